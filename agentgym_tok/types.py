@@ -1,0 +1,274 @@
+"""What flows between the rooms: messages, requests, completions, and the protocol of a policy."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from pydantic import Field
+
+from agentgym_tok.config import Config
+from agentgym_tok.errors import ChatError, PolicyError
+from agentgym_tok.tokens import Ids, Logprobs, Origin, as_ids, as_logprobs
+
+__all__ = [
+    "AssistantMessage",
+    "CallStatus",
+    "Completion",
+    "Delta",
+    "FinishReason",
+    "LogprobKind",
+    "Message",
+    "Policy",
+    "Request",
+    "Sampling",
+    "ToolCall",
+    "Trusted",
+]
+
+CallStatus: TypeAlias = Literal["ok", "invalid_json", "unclosed", "missing_name", "malformed", "unknown_tool"]
+FinishReason: TypeAlias = Literal["stop", "length", "truncated", "abort"]
+LogprobKind: TypeAlias = Literal["raw", "processed", "missing", "sentinel"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """Hold one tool call of an assistant turn.
+
+    Args:
+        name: The tool's name; empty where it is missing.
+        arguments: The parsed arguments; None where they cannot be parsed.
+        id: The call's id; empty where the dialect has none.
+        raw: The call's text between its delimiters.
+        tokens: Half-open range of token positions in the turn, delimiters included.
+        status: `ok`, or what is wrong with it.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] | None
+    id: str = ""
+    raw: str = ""
+    tokens: tuple[int, int] = (0, 0)
+    status: CallStatus = "ok"
+
+
+class Trusted(str):
+    """Mark prompt text whose control tokens are meant, for `Message.compose`."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Hold one message of a conversation.
+
+    Args:
+        role: `system`, `user`, `assistant` or `tool`.
+        content: Its text.
+        tool_calls: An assistant's calls.
+        tool_call_id: The call that a tool message answers.
+        name: The tool's or speaker's name.
+        reasoning: An assistant's reasoning, where it is kept apart from the content.
+        trusted: Control tokens spelled in the content are meant. Never set it for text of a world, a tool or a page.
+        untrusted: Half-open character ranges of a trusted content that hold such text all the same.
+    """
+
+    role: str
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning: str | None = None
+    trusted: bool = False
+    untrusted: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def compose(cls, role: str, *parts: str) -> "Message":
+        """Join prompt text and world text, each with its own trust.
+
+        Args:
+            role: The message's role.
+            parts: `Trusted` texts keep their control tokens; plain strings are text of the world.
+        """
+        ranges: list[tuple[int, int]] = []
+        place = 0
+        for part in parts:
+            if not isinstance(part, Trusted) and part:
+                ranges.append((place, place + len(part)))
+            place += len(part)
+        return cls(role, "".join(parts), trusted=True, untrusted=tuple(ranges))
+
+    @classmethod
+    def of(cls, message: "Message | Mapping[str, Any]") -> "Message":
+        """Take a message as it is, or read one in the shape of the OpenAI chat API.
+
+        Raises:
+            ChatError: It has no role, or its content is no text.
+        """
+        if isinstance(message, Message):
+            return message
+        role, content = message.get("role"), message.get("content") or ""
+        if not isinstance(role, str) or not isinstance(content, str):
+            raise ChatError(
+                "a message needs a role and a text",
+                where="message",
+                got=f"role {role!r}, content of type {type(content).__name__}",
+                expected='{"role": "user", "content": "..."}',
+            )
+        calls = tuple(_call(call) for call in message.get("tool_calls") or ())
+        return cls(
+            role=role,
+            content=content,
+            tool_calls=calls,
+            tool_call_id=message.get("tool_call_id"),
+            name=message.get("name"),
+            reasoning=message.get("reasoning_content") or message.get("reasoning"),
+            trusted=bool(message.get("trusted", False)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the message as chat templates and people expect it; absent parts are left out."""
+        out: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.reasoning is not None:
+            out["reasoning_content"] = self.reasoning
+        if self.tool_calls:
+            out["tool_calls"] = [
+                {"type": "function", "id": call.id, "function": {"name": call.name, "arguments": call.arguments or {}}}
+                for call in self.tool_calls
+            ]
+        if self.tool_call_id is not None:
+            out["tool_call_id"] = self.tool_call_id
+        if self.name is not None:
+            out["name"] = self.name
+        return out
+
+
+def _call(call: "ToolCall | Mapping[str, Any]") -> ToolCall:
+    if isinstance(call, ToolCall):
+        return call
+    function = call.get("function", call)
+    return ToolCall(name=function.get("name", ""), arguments=function.get("arguments"), id=call.get("id") or "")
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage:
+    """Hold what an assistant turn says, read from its ids.
+
+    Args:
+        content: The text outside reasoning and tool calls.
+        reasoning: The text inside the reasoning block; None without one.
+        tool_calls: Every call, well-formed or not.
+        reasoning_closed: False where the turn ended inside its reasoning.
+        closed: The turn ended in a stop token.
+    """
+
+    content: str
+    reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    reasoning_closed: bool = True
+    closed: bool = True
+
+    def message(self) -> Message:
+        """Return it as a message of a conversation; calls that are not `ok` stay out."""
+        calls = tuple(call for call in self.tool_calls if call.status == "ok")
+        return Message("assistant", self.content, tool_calls=calls, reasoning=self.reasoning)
+
+
+class Sampling(Config):
+    """Set how a policy draws tokens; a model's own generation defaults never apply."""
+
+    temperature: float = Field(default=1.0, ge=0, le=100, description="0 takes the likeliest token")
+    top_p: float = Field(default=1.0, gt=0, le=1, description="nucleus; 1 keeps every token")
+    top_k: int = Field(default=0, ge=0, description="keep the k likeliest tokens; 0 keeps every token")
+    max_tokens: int = Field(default=256, ge=1, description="longest turn, in tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Ask a policy for one turn.
+
+    Args:
+        ids_T: int32 [T], the whole context, ending in the generation prompt.
+        sampling: The parameters in force.
+        seed: Seed of this request alone; a deterministic policy answers equal requests and seeds with equal ids.
+        conversation: Key of the engine's cache: turns of one conversation share it.
+        deadline: Unix time in seconds after which the answer is worthless; None waits.
+        info: What the environment tells experts (`expert`, `admissible`); policies that learn never see it.
+    """
+
+    ids_T: Ids
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int = 0
+    conversation: str = ""
+    deadline: float | None = None
+    info: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """Hold one turn as the engine returned it.
+
+    Args:
+        ids_T: int32 [T], stop token included where the engine drew one.
+        logprobs_T: float32 [T], nats, full precision; None where the engine has none.
+        finish_reason: `stop`, `length` (token limit of the turn), `truncated` (no room) or `abort`.
+        weight_versions: `(version, start, end)`, half-open runs over `ids_T`.
+        ids_exact: False where the ids were guessed from text; such turns are kept and never trained.
+        logprobs: `raw` (of the model), `processed` (after temperature, top-k and top-p), `missing` or `sentinel`.
+        engine: Name and version of what drew the ids.
+        sampling: The parameters in force.
+        origin: `sampled`, or `demonstration` for experts and encoded text.
+    """
+
+    ids_T: Ids
+    logprobs_T: Logprobs | None = None
+    finish_reason: FinishReason = "stop"
+    weight_versions: tuple[tuple[str, int, int], ...] = ()
+    ids_exact: bool = True
+    logprobs: LogprobKind = "missing"
+    engine: str = ""
+    sampling: Sampling | None = None
+    origin: Origin = "sampled"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids_T", as_ids(self.ids_T, where="Completion.ids_T"))
+        if self.logprobs_T is not None:
+            object.__setattr__(self, "logprobs_T", as_logprobs(self.logprobs_T, len(self.ids_T)))
+        if (self.logprobs_T is None) != (self.logprobs == "missing"):
+            raise PolicyError(
+                "log-probabilities and their kind disagree",
+                where=f"completion of {self.engine or 'a policy'}",
+                got=f"logprobs={self.logprobs!r} {'without' if self.logprobs_T is None else 'with'} an array",
+                expected='"missing" exactly where there is no array',
+            )
+
+    def at_versions(self, version: str) -> "Completion":
+        """Return the same completion, drawn under one weight version."""
+        return replace(self, weight_versions=((version, 0, len(self.ids_T)),))
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Hold a piece of a streamed turn; the last one carries the whole completion."""
+
+    ids_T: Ids
+    logprobs_T: Logprobs | None = None
+    completion: Completion | None = None
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Answer contexts with turns."""
+
+    name: str
+    deterministic: bool
+    """Equal requests with equal seeds give equal ids, in any batch and any process."""
+    wants_info: bool
+    """The policy is an expert and reads `Request.info`."""
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer a batch, in order."""
+        ...
+
+    def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """Answer one request piece by piece."""
+        ...
