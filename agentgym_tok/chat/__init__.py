@@ -1,0 +1,6 @@
+"""Messages to ids and back."""
+
+from agentgym_tok.chat.bridge import Refusal
+from agentgym_tok.chat.format import ChatFormat
+
+__all__ = ["ChatFormat", "Refusal"]

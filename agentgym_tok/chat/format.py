@@ -1,0 +1,216 @@
+"""The chat format: one tokenizer and one template, and everything that turns messages into ids and back."""
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+import tokenizers
+
+from agentgym_tok.chat.bridge import Bridge, Refusal
+from agentgym_tok.chat.parse import parse_turn
+from agentgym_tok.chat.render import render
+from agentgym_tok.chat.template import ChatTemplate
+from agentgym_tok.chat.tokenizer import Tokenizer
+from agentgym_tok.errors import ChatError, FingerprintMismatch
+from agentgym_tok.tokens import Context, Ids, Root, Span, as_ids
+from agentgym_tok.types import AssistantMessage, Message
+
+__all__ = ["ChatFormat"]
+
+
+class ChatFormat:
+    """Turn messages into ids and sampled ids into messages, never ids into ids.
+
+    Make one with `builtin` or `from_pretrained`; equal calls return the same object, and it pickles by reference.
+
+    Attributes:
+        reference: How to make it again: `"builtin"`, or the folder or id.
+        vocab_size: Every id is below it.
+        stop_ids: Ids that end a turn; the first one is what the template writes behind an assistant's text.
+        control_ids: Ids of added tokens, which untrusted text never yields.
+        fingerprint: sha256 of tokenizer, template and template kwargs.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, template: ChatTemplate, *, reference: tuple[str, ...], stop_ids: Sequence[int] = ()
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._template = template
+        self._reference = reference
+        self._bridge = Bridge(template, tokenizer)
+        self.reference = reference[0]
+        self.vocab_size = tokenizer.vocab_size
+        self.control_ids = tokenizer.control_ids
+        settings = json.dumps(template.variables, sort_keys=True, default=str)
+        parts = f"{tokenizer.digest}\n{template.source}\n{settings}"
+        self.fingerprint = hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
+        closer_T = tokenizer.encode(self._bridge.closer())
+        first = [int(closer_T[0])] if len(closer_T) and int(closer_T[0]) in self.control_ids else []
+        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([*first, *stop_ids]))
+        self._root = Root(self.fingerprint, self.vocab_size)
+
+    @classmethod
+    def builtin(cls) -> "ChatFormat":
+        """Return the format that ships with the library: 4,096 byte-level BPE entries and a ChatML template."""
+        return _builtin()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path_or_id: str | Path,
+        chat_template: str | None = None,
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> "ChatFormat":
+        """Return the format of a model's tokenizer (extra `hf`).
+
+        Args:
+            path_or_id: Folder with `tokenizer.json` and `tokenizer_config.json`, or a name on the hub.
+            chat_template: Another template than the model's own.
+            template_kwargs: What the template reads beside messages, such as `{"enable_thinking": False}`.
+
+        Raises:
+            MissingExtra: transformers is not installed.
+            ChatError: There is no fast tokenizer or no template there.
+        """
+        return _from_pretrained(str(path_or_id), chat_template, json.dumps(dict(template_kwargs or {}), sort_keys=True))
+
+    def __repr__(self) -> str:
+        return f"ChatFormat({self.reference!r}, vocab_size={self.vocab_size}, fingerprint={self.fingerprint[:12]!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self._reference, self.fingerprint)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self  # immutable, and shared by all environments of a process
+
+    # ---- text
+
+    def encode(self, text: str) -> Ids:
+        """Encode untrusted text on its own; control tokens spelled in it stay text.
+
+        Raises:
+            ChatError: The text holds lone surrogates (`open` and `bridge` replace and count them).
+        """
+        try:
+            return self._tokenizer.encode_untrusted(text)
+        except UnicodeEncodeError as error:
+            raise ChatError("the text holds lone surrogates", where=repr(text[:40]), got=str(error)) from error
+
+    def encode_turn(self, text: str) -> Ids:
+        """Encode what an expert says as a whole turn, stop token included: a demonstration, not a sample.
+
+        Args:
+            text: The turn; the template's own delimiters in it (`<think>`, `<tool_call>`) become control tokens, stop
+                tokens never do.
+        """
+        parts = self._tokenizer.encode(text)
+        if any(int(index) in self.stop_ids for index in parts):
+            parts = self._tokenizer.encode_untrusted(text)
+        return as_ids([*parts.tolist(), *self.stop_ids[:1]])
+
+    def decode(self, ids_T: Ids) -> str:
+        """Return the text of ids for people, parsers and worlds; never encode it again as a policy's turn."""
+        return self._tokenizer.decode(ids_T)
+
+    def token_text(self, index: int) -> str:
+        """Return one id's text, for people."""
+        return self._tokenizer.token_bytes[index].decode("utf-8", "replace")
+
+    # ---- conversations
+
+    def open(
+        self, messages: Sequence[Message | Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> Context:
+        """Start a conversation: one prompt span that ends in the generation prompt.
+
+        Args:
+            messages: The conversation so far.
+            tools: JSON schemas of the tools.
+
+        Raises:
+            ChatError: The template refuses the messages.
+        """
+        root = self._root if not tools else Root(self.fingerprint, self.vocab_size, tuple(tools))
+        rendering = render(
+            self._template, self._tokenizer, [Message.of(m) for m in messages], root.tools, generation=True
+        )
+        return Context(root, Span(rendering.encode(self._tokenizer), "prompt", replaced=rendering.replaced))
+
+    def bridge(self, context: Context, messages: Sequence[Message | Mapping[str, Any]]) -> Context | Refusal:
+        """Append what the template puts between a turn and the next one; the ids before stay as they are.
+
+        Args:
+            context: A context that ends in a policy's turn, as sampled.
+            messages: What came since: user, tool or system messages.
+
+        Returns:
+            The context that ends in the next generation prompt, or a `Refusal` with its reason.
+
+        Raises:
+            FingerprintMismatch: The context belongs to another format.
+        """
+        self.check(context)
+        return self._bridge(context, [Message.of(message) for message in messages])
+
+    def parse(self, ids_T: Ids, tools: Sequence[Mapping[str, Any]] | None = None) -> AssistantMessage:
+        """Read a turn from its ids: content, reasoning, tool calls with token spans and status.
+
+        Args:
+            ids_T: int32 [T], with or without a stop token; any ids give an answer.
+            tools: JSON schemas; a call of another name is `unknown_tool`.
+        """
+        return parse_turn(self._tokenizer, as_ids(ids_T, vocab_size=self.vocab_size), self.stop_ids, tools)
+
+    def check(self, context: Context) -> None:
+        """Refuse a context of another tokenizer, template or setting.
+
+        Raises:
+            FingerprintMismatch: It belongs to another format.
+        """
+        if context.root.fingerprint != self.fingerprint:
+            raise FingerprintMismatch(
+                "the ids belong to another chat format",
+                where=f"context of {len(context)} ids",
+                got=context.root.fingerprint[:16],
+                expected=f"{self.fingerprint[:16]} ({self.reference})",
+                fix="use the format that made them; ids are never encoded again",
+            )
+
+
+@functools.cache
+def _builtin() -> ChatFormat:
+    folder = resources.files("agentgym_tok.chat") / "builtin"
+    tokenizer = Tokenizer(tokenizers.Tokenizer.from_str((folder / "tokenizer.json").read_text(encoding="utf-8")))
+    template = ChatTemplate((folder / "template.jinja").read_text(encoding="utf-8"), {})
+    end = tokenizer.token_id("<|endoftext|>")
+    return ChatFormat(tokenizer, template, reference=("builtin",), stop_ids=[] if end is None else [end])
+
+
+@functools.lru_cache(maxsize=16)
+def _from_pretrained(path_or_id: str, chat_template: str | None, kwargs: str) -> ChatFormat:
+    from agentgym_tok.chat.pretrained import load_pretrained  # noqa: PLC0415  # extra `hf`
+
+    tokenizer, template, stop_ids = load_pretrained(path_or_id, chat_template, json.loads(kwargs))
+    reference = (path_or_id, chat_template or "", kwargs)
+    return ChatFormat(tokenizer, template, reference=reference, stop_ids=stop_ids)
+
+
+def _restore(reference: tuple[str, ...], fingerprint: str) -> ChatFormat:
+    if reference == ("builtin",):
+        chat = _builtin()
+    else:
+        path_or_id, chat_template, kwargs = reference
+        chat = _from_pretrained(path_or_id, chat_template or None, kwargs)
+    if chat.fingerprint != fingerprint:
+        raise FingerprintMismatch(
+            "the chat format changed on its way to this process",
+            where=reference[0],
+            got=chat.fingerprint[:16],
+            expected=fingerprint[:16],
+            fix="install the same library version, and the same tokenizer files, on every node",
+        )
+    return chat

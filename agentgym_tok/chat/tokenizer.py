@@ -1,0 +1,164 @@
+"""Text to ids and back, so that only what is meant as a control token becomes one."""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from functools import cached_property
+
+import tokenizers
+
+from agentgym_tok.errors import ChatError
+from agentgym_tok.tokens import Ids, as_ids
+
+__all__ = ["Tokenizer"]
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+_CUTS = "\ue0c7\ue1c7\ue2c7\ue3c7\uf0c7\uf8c7"
+"""Private-use characters; one that occurs nowhere in a rendering marks where its text is cut."""
+
+
+class Tokenizer:
+    """Wrap a fast tokenizer of the `tokenizers` library.
+
+    An added token is every entry that the tokenizer finds in raw text before its own rules: `<|im_end|>`, but also
+    `<tool_call>`, whether or not it is flagged special. All of them count as control tokens here.
+
+    Args:
+        backend: The tokenizer; padding and truncation are switched off.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        backend.no_padding()
+        backend.no_truncation()
+        self._backend = backend
+        added = {index: token.content for index, token in backend.get_added_tokens_decoder().items()}
+        self.control_ids: frozenset[int] = frozenset(added)
+        self.control_texts: dict[int, str] = added
+        self.vocab_size: int = 1 + max(backend.get_vocab(with_added_tokens=True).values())
+        # Longest first, so that the pattern finds what the tokenizer's own leftmost-longest search finds.
+        spelled = sorted(added.values(), key=len, reverse=True)
+        self._spelled = re.compile("|".join(map(re.escape, spelled)) or "(?!)")
+        self._prefixes = frozenset(text[:end] for text in spelled for end in range(1, len(text)))
+        self._longest = max(map(len, spelled), default=0)
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of the tokenizer's rules and vocabulary."""
+        rules = json.loads(self._backend.to_str())
+        return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
+
+    def token_id(self, text: str) -> int | None:
+        """Return the id of a vocabulary entry, or None."""
+        found: int | None = self._backend.token_to_id(text)
+        return found
+
+    def is_spelled_in(self, text: str) -> bool:
+        """Tell whether the text spells a control token, or ends in the beginning of one."""
+        return self._spelled.search(text) is not None or self._ends_in_prefix(text)
+
+    def _ends_in_prefix(self, text: str) -> bool:
+        prefixes = self._prefixes
+        return any(text[-size:] in prefixes for size in range(1, min(self._longest, len(text) + 1)))
+
+    def protect(self, text: str, cut: str) -> str:
+        """Insert the cut inside every spelled control token, and after a beginning of one at the end."""
+        text = self._spelled.sub(lambda match: match[0][0] + cut + match[0][1:], text)
+        return text + cut if self._ends_in_prefix(text) else text
+
+    def encode(self, text: str, cut: str = "") -> Ids:
+        """Encode a rendering whole, as the template's own tokenizer would.
+
+        Args:
+            text: The text; control tokens spelled in it become control ids.
+            cut: A character at which the text is cut into pieces that are encoded apart; it leaves no ids.
+
+        Returns:
+            int32 [T].
+
+        Raises:
+            ChatError: The ids hold another number of control tokens than the text spells, or do not decode to the text.
+        """
+        pieces = text.split(cut) if cut else [text]
+        ids: list[int] = []
+        meant = 0
+        for piece in pieces:
+            if piece:
+                ids += self._backend.encode(piece, add_special_tokens=False).ids
+                meant += len(self._spelled.findall(piece))
+        control_ids = self.control_ids
+        found = sum(1 for index in ids if index in control_ids)
+        if found != meant:
+            # A normaliser can turn other characters into a control token; then nothing can be promised.
+            raise ChatError(
+                "the tokenizer makes control tokens of other text", where=text[:80], got=found, expected=meant
+            )
+        return as_ids(ids)
+
+    def encode_untrusted(self, text: str) -> Ids:
+        """Encode text that never becomes a control token.
+
+        Args:
+            text: Any text; lone surrogates must be replaced before.
+        """
+        if not self.is_spelled_in(text):
+            return self.encode(text)
+        cut = free_cut([text])
+        return self.encode(self.protect(text, cut), cut)
+
+    def decode(self, ids_T: Ids | Sequence[int]) -> str:
+        """Return the text for people, parsers and worlds; bytes that are no UTF-8 become U+FFFD."""
+        return self.decode_bytes(ids_T).decode("utf-8", "replace")
+
+    def decode_bytes(self, ids_T: Ids | Sequence[int]) -> bytes:
+        """Return the bytes that the ids stand for, control tokens spelled out; ids without a token leave nothing."""
+        table = self.token_bytes
+        indexes = ids_T.tolist() if not isinstance(ids_T, (list, tuple)) else ids_T  # type: ignore[union-attr]
+        return b"".join([table[index] for index in indexes])
+
+    @cached_property
+    def token_bytes(self) -> list[bytes]:
+        """The bytes of every id.
+
+        Raises:
+            ChatError: The tokenizer is not byte-level, so that a token alone has no bytes.
+        """
+        decoder = (json.loads(self._backend.to_str()).get("decoder") or {}).get("type")
+        if decoder != "ByteLevel":
+            raise ChatError("only byte-level tokenizers can be read", where="tokenizer.json", got=f"decoder {decoder}")
+        table = [b""] * self.vocab_size
+        of_char = _byte_of_char()
+        for text, index in self._backend.get_vocab(with_added_tokens=True).items():
+            if index in self.control_ids:
+                table[index] = text.encode()
+            else:
+                table[index] = bytes(of_char[char] for char in text)
+        return table
+
+
+def free_cut(texts: Sequence[str]) -> str:
+    """Return a private-use character that occurs in none of the texts.
+
+    Raises:
+        ChatError: Somebody uses them all.
+    """
+    for cut in _CUTS:
+        if not any(cut in text for text in texts):
+            return cut
+    raise ChatError("the text uses every private-use character that could mark a cut", where="message content")
+
+
+def replace_surrogates(text: str) -> tuple[str, int]:
+    """Return the text with U+FFFD for every lone surrogate, and their number."""
+    if text.isascii():
+        return text, 0
+    return _SURROGATE.subn("\ufffd", text)
+
+
+def _byte_of_char() -> dict[str, int]:
+    """Return the alphabet of byte-level BPE (GPT-2): printable bytes stand for themselves, others from U+0100 on."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {chr(byte): byte for byte in printable}
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    return table | {chr(0x100 + place): byte for place, byte in enumerate(others)}
