@@ -1,0 +1,115 @@
+"""What every policy shares, and how plain callables become one."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentgym_tok.chat import ChatFormat
+from agentgym_tok.errors import AgentGymTokError, PolicyError
+from agentgym_tok.tokens import Ids, as_ids
+from agentgym_tok.types import Completion, Delta, FinishReason, Request, Sampling
+
+__all__ = ["BasePolicy", "CallablePolicy"]
+
+
+class BasePolicy:
+    """Stream by answering whole; engines that can do better override `stream`."""
+
+    name = "policy"
+    deterministic = False
+    wants_info = False
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer a batch, in order."""
+        raise NotImplementedError
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """Answer one request; the only piece is the whole turn."""
+        completion = self.generate([request])[0]
+        yield Delta(completion.ids_T, completion.logprobs_T, completion)
+
+
+class CallablePolicy(BasePolicy):
+    """Make a policy of a function from ids to ids.
+
+    The function gets the context (int32 [T], read-only) and returns the turn: ids, or a pair of ids and their
+    log-probabilities in nats, or a whole `Completion`. Its ids count as sampled; without log-probabilities they are
+    kept and never trained.
+
+    Args:
+        function: `ids -> ids`. One that takes two arguments also gets the `Request`.
+        chat: Knows the stop tokens and the vocabulary.
+        name: The name that results carry.
+        deterministic: The function promises equal ids for equal contexts and seeds.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], chat: ChatFormat, *, name: str | None = None, deterministic: bool = False
+    ) -> None:
+        self._function = function
+        self._chat = chat
+        self.name = name or str(getattr(function, "__name__", type(function).__name__))
+        self.deterministic = deterministic
+        self._with_request = _takes_two(function)
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Call the function once for each request.
+
+        Raises:
+            PolicyError: The function raised, or returned no ids of this vocabulary.
+        """
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: Request) -> Completion:
+        try:
+            arguments = (request.ids_T, request) if self._with_request else (request.ids_T,)
+            answer = self._function(*arguments)
+        except AgentGymTokError:
+            raise
+        except Exception as error:
+            what = f"the policy raised {type(error).__name__}"
+            raise PolicyError(what, where=self.name, got=str(error)) from error
+        if isinstance(answer, Completion):
+            return answer
+        ids, logprobs = answer if isinstance(answer, tuple) else (answer, None)
+        try:
+            ids_T = as_ids(ids, where=f"turn of {self.name}", vocab_size=self._chat.vocab_size)
+        except AgentGymTokError as error:
+            raise PolicyError(
+                "the policy returned no ids",
+                where=self.name,
+                got=str(error),
+                expected="1-D integers, or (ids, logprobs)",
+            ) from error
+        return Completion(
+            ids_T,
+            None if logprobs is None else np.asarray(logprobs, dtype=np.float32),
+            finish_reason=finish_reason(ids_T, self._chat.stop_ids),
+            logprobs="missing" if logprobs is None else "raw",
+            engine=self.name,
+            sampling=request.sampling,
+        )
+
+
+def finish_reason(ids_T: Ids, stop_ids: Sequence[int]) -> FinishReason:
+    """Return `stop` where the turn ends in a stop token, else `length`."""
+    return "stop" if len(ids_T) and int(ids_T[-1]) in stop_ids else "length"
+
+
+def demonstration(chat: ChatFormat, text: str, engine: str, sampling: Sampling) -> Completion:
+    """Return a turn that was written, not sampled."""
+    return Completion(chat.encode_turn(text), engine=engine, sampling=sampling, origin="demonstration")
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    import inspect  # noqa: PLC0415  # slow to import, and needed here only
+
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    required = [
+        p for p in parameters if p.default is p.empty and p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}
+    ]
+    return len(required) == 2

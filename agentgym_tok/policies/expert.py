@@ -1,0 +1,79 @@
+"""Policies that know what the world knows: the expert, and random admissible commands."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from agentgym_tok.chat import ChatFormat
+from agentgym_tok.errors import PolicyError
+from agentgym_tok.policies.base import BasePolicy, demonstration
+from agentgym_tok.types import Completion, Request
+
+__all__ = ["ExpertPolicy", "RandomPolicy"]
+
+
+class ExpertPolicy(BasePolicy):
+    """Write what the world's own expert would do; its turns are demonstrations.
+
+    Args:
+        chat: Encodes the turns.
+    """
+
+    name = "expert"
+    deterministic = True
+    wants_info = True
+
+    def __init__(self, chat: ChatFormat) -> None:
+        self._chat = chat
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Encode the expert's turn of each request.
+
+        Raises:
+            PolicyError: The world has no expert, or its expert knows no way on from here.
+        """
+        return [
+            demonstration(self._chat, _hint(request, "expert", self.name), self.name, request.sampling)
+            for request in requests
+        ]
+
+
+class RandomPolicy(BasePolicy):
+    """Choose one of the admissible commands, each equally likely; its turns are encoded text, so demonstrations.
+
+    Args:
+        chat: Encodes the turns.
+    """
+
+    name = "random"
+    deterministic = True
+    wants_info = True
+
+    def __init__(self, chat: ChatFormat) -> None:
+        self._chat = chat
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Draw one command for each request from a generator of the request's own seed.
+
+        Raises:
+            PolicyError: The world lists no admissible commands.
+        """
+        turns = []
+        for request in requests:
+            choices: tuple[str, ...] = _hint(request, "admissible", self.name)
+            choice = choices[int(np.random.default_rng(request.seed).integers(len(choices)))]
+            turns.append(demonstration(self._chat, choice, self.name, request.sampling))
+        return turns
+
+
+def _hint(request: Request, name: str, policy: str) -> Any:
+    hint = (request.info or {}).get(name)
+    if not hint:
+        raise PolicyError(
+            f"the world gives no {name} turns here",
+            where=f"policy {policy!r}",
+            expected=f"Request.info[{name!r}], as TokenEnv.hints() makes it",
+            fix="use a world with an expert, or another policy",
+        )
+    return hint
