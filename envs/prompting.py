@@ -1,0 +1,215 @@
+"""How a world's words become messages, and how a turn's text becomes a command.
+
+`Transcript` keeps one growing conversation: the first prompt once, then one observation after each turn. `Step` opens
+a fresh prompt for every step, with a short history inside (the protocol of verl-agent, GiGPO and SDAR). A world gives
+both its own words (`Words`); users can pass their own.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from agentgym_tok.envs.engine import TextObservation
+from agentgym_tok.errors import unknown_name
+from agentgym_tok.types import Message, Trusted
+
+__all__ = ["Command", "Exchange", "Prompting", "Step", "Transcript", "Words", "make_prompting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Hold a world's own wording of its prompts.
+
+    Args:
+        system: Who the policy is, what it may do, and how it answers in a transcript.
+        role: The opening sentence of a fresh prompt.
+        answer: How to answer a fresh prompt.
+        hidden: Admissible commands that a fresh prompt does not list.
+    """
+
+    system: str
+    role: str
+    answer: str
+    hidden: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Hold what a turn asks of the world: the command, and whether the turn kept the protocol's form."""
+
+    text: str
+    format_ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Hold one observation and the command that answered it."""
+
+    observation: str
+    command: str
+
+
+@runtime_checkable
+class Prompting(Protocol):
+    """Turn observations into messages and turns into commands; stateless, so that environments can be cloned."""
+
+    @property
+    def name(self) -> str:
+        """The name that runs record."""
+        ...
+
+    @property
+    def fresh(self) -> bool:
+        """Every step opens a new conversation."""
+        ...
+
+    def open(self, observation: TextObservation, task: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of the first prompt."""
+        ...
+
+    def follow(
+        self, observation: TextObservation, task: Mapping[str, Any], history: Sequence[Exchange]
+    ) -> list[Message]:
+        """Return the messages after a step: new ones, or a whole fresh prompt."""
+        ...
+
+    def read(self, content: str, *, reasoned: bool) -> Command:
+        """Read the command from a turn's content (reasoning taken out).
+
+        Args:
+            content: What the turn says outside its reasoning block.
+            reasoned: The turn held a closed reasoning block.
+        """
+        ...
+
+    def answer(self, command: str) -> str:
+        """Return the turn that an expert would write for a command."""
+        ...
+
+
+_ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
+_CJK = re.compile("[\u4e00-\u9fff]")
+_FALLBACK_CHARACTERS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """Keep one conversation that only grows; a turn ends in `<action>COMMAND</action>`, after any reasoning.
+
+    A turn without the tags is read as a command as a whole, and `format_ok` is false.
+
+    Args:
+        words: The world's wording.
+    """
+
+    words: Words
+    name: str = "transcript"
+    fresh: bool = False
+
+    def open(self, observation: TextObservation, task: Mapping[str, Any]) -> list[Message]:
+        """Return the system prompt and the first observation."""
+        del task
+        return [Message("system", self.words.system, trusted=True), Message("user", observation.text)]
+
+    def follow(
+        self, observation: TextObservation, task: Mapping[str, Any], history: Sequence[Exchange]
+    ) -> list[Message]:
+        """Return the observation."""
+        del task, history
+        return [Message("user", observation.text)]
+
+    def read(self, content: str, *, reasoned: bool) -> Command:
+        """Read the only `<action>` block; several or none are read as far as possible and marked."""
+        del reasoned
+        blocks = _ACTION.findall(content)
+        return Command((blocks[-1] if blocks else content).strip(), format_ok=len(blocks) == 1)
+
+    def answer(self, command: str) -> str:
+        """Return the command between its tags."""
+        return f"<action>{command}</action>"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Open a fresh prompt for every step: role, task, the last exchanges, the present, what can be done, how to answer.
+
+    The structure, the reading of a turn (inner text of the last `<action>`, lower case, else the last 30 characters)
+    and its validity (both tag pairs, no CJK characters) are those of verl-agent; the words are our own.
+
+    Args:
+        words: The world's wording.
+        history: How many exchanges the prompt repeats, as text.
+    """
+
+    words: Words
+    history: int = 2
+    name: str = "step"
+    fresh: bool = True
+
+    def open(self, observation: TextObservation, task: Mapping[str, Any]) -> list[Message]:
+        """Return the prompt without a history; the first observation itself holds the task."""
+        del task
+        return [
+            Message.compose(
+                "user",
+                Trusted(f"{self.words.role}\nYou see now: "),
+                observation.text,
+                *self._choices(observation),
+                Trusted(self.words.answer),
+            )
+        ]
+
+    def follow(
+        self, observation: TextObservation, task: Mapping[str, Any], history: Sequence[Exchange]
+    ) -> list[Message]:
+        """Return a whole prompt with the last exchanges."""
+        first = max(0, len(history) - self.history)
+        recent: list[str] = []
+        for place, exchange in enumerate(history[first:], start=first + 1):
+            recent += [Trusted(f"[Observation {place}: '"), exchange.observation]
+            recent += [Trusted(f"', Action {place}: '"), exchange.command, Trusted("']\n")]
+        steps = len(history)
+        return [
+            Message.compose(
+                "user",
+                Trusted(f"{self.words.role} Your task: "),
+                str(task.get("goal", task["task"])),
+                Trusted(f"\nYou have taken {steps} step{'s' * (steps != 1)}. The last {steps - first}:\n"),
+                *recent,
+                Trusted(f"This is step {steps + 1}. You see now: "),
+                observation.text,
+                *self._choices(observation),
+                Trusted(self.words.answer),
+            )
+        ]
+
+    def _choices(self, observation: TextObservation) -> list[str]:
+        shown = [command for command in observation.admissible_commands if command not in self.words.hidden]
+        if not shown:
+            return [Trusted("\n")]
+        return [Trusted("\nYou can: ["), "\n".join(f"'{command}'" for command in shown), Trusted("].\n")]
+
+    def read(self, content: str, *, reasoned: bool) -> Command:
+        """Read the last `<action>` block, lower-cased."""
+        blocks = _ACTION.findall(content)
+        text = blocks[-1].strip() if blocks else content[-_FALLBACK_CHARACTERS:]
+        return Command(text.lower(), format_ok=bool(blocks) and reasoned and not _CJK.search(content))
+
+    def answer(self, command: str) -> str:
+        """Return the command between its tags, after an empty reasoning block that the protocol asks for."""
+        return f"<think>\n</think>\n<action>{command}</action>"
+
+
+def make_prompting(prompting: str | Prompting, words: Words) -> Prompting:
+    """Return the preset of this name, or the given prompting itself.
+
+    Raises:
+        UnknownName: No preset has this name.
+    """
+    if not isinstance(prompting, str):
+        return prompting
+    presets: dict[str, Callable[[Words], Prompting]] = {"transcript": Transcript, "step": Step}
+    if prompting not in presets:
+        raise unknown_name("prompting", prompting, presets, where="prompting")
+    return presets[prompting](words)

@@ -1,0 +1,319 @@
+"""One wrapper that makes any text world a token-native Gymnasium environment."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import gymnasium as gym
+import numpy as np
+
+from agentgym_tok.chat import ChatFormat, Refusal
+from agentgym_tok.envs.engine import TextEngine, TextObservation
+from agentgym_tok.envs.gym_text import GymText
+from agentgym_tok.envs.prompting import Command, Exchange, Prompting, Words, make_prompting
+from agentgym_tok.envs.shorten import shorten
+from agentgym_tok.errors import ConfigError, InvalidAction, ResetNeeded, unknown_name
+from agentgym_tok.spaces import TokenSpace
+from agentgym_tok.tokens import TURN_ORIGINS, Context, Ids, Span, as_ids
+from agentgym_tok.types import Message
+
+__all__ = ["PLAIN_WORDS", "TokenEnv"]
+
+_NOTHING = Span(as_ids([]), "observation")
+
+PLAIN_WORDS = Words(
+    system="You act in a text world. Every turn you give one command. End each turn with <action>COMMAND</action>.",
+    role="You act in a text world, by one command a turn.",
+    answer="Reason between <think> and </think>, then write one command between <action> and </action>.",
+)
+
+
+class TokenEnv(gym.Env[Ids, Ids]):
+    """Wrap a text world so that observations and actions are token ids.
+
+    The observation is the whole context as the model must see it, ending in the generation prompt. The action is the
+    turn exactly as sampled, with or without its stop token; it stands in the next observation id for id.
+
+    Args:
+        world: A text engine, or any Gymnasium environment with string observations and actions.
+        chat: Tokenizer and template.
+        prompting: `"transcript"` (one growing conversation), `"step"` (a fresh prompt each step), or your own.
+        words: The wording of the presets.
+        max_steps: Steps after which the episode is truncated.
+        max_context: Most ids of an observation; the episode is truncated where the next one would be longer.
+        max_action: Most ids of an action.
+        max_observation_tokens: Shorten a longer world text in its middle; None keeps every text whole.
+        render_mode: `"ansi"` shows the text of the context.
+
+    Raises:
+        ConfigError: An option cannot work.
+    """
+
+    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012  # Gymnasium's own protocol
+
+    def __init__(
+        self,
+        world: "TextEngine | gym.Env[str, str]",
+        chat: ChatFormat,
+        prompting: str | Prompting = "transcript",
+        *,
+        words: Words = PLAIN_WORDS,
+        max_steps: int = 50,
+        max_context: int = 32_768,
+        max_action: int = 8_192,
+        max_observation_tokens: int | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode not in {None, "ansi"}:
+            raise unknown_name("render mode", render_mode, ["ansi"], where="render_mode")
+        smallest = min(max_steps, max_context, max_action, max_observation_tokens or 16)
+        if smallest < 1 or (max_observation_tokens or 16) < 16:
+            raise ConfigError(
+                "limits must be positive, and a shortened text keeps at least 16 tokens",
+                where="TokenEnv",
+                got=f"{max_steps=}, {max_context=}, {max_action=}, {max_observation_tokens=}",
+            )
+        self.engine: TextEngine = world if isinstance(world, TextEngine) else GymText(world)
+        self.chat = chat
+        self.prompting = make_prompting(prompting, words)
+        self.max_steps, self.max_context = max_steps, max_context
+        self._longest_action = max_action
+        self.max_observation_tokens = max_observation_tokens
+        self.render_mode = render_mode
+        self.observation_space = TokenSpace(chat.vocab_size, max_context)
+        self.action_space = TokenSpace(chat.vocab_size, max_action, min_length=1)
+        self._context: Context | None = None
+        self._messages: list[Message] = []
+        self._history: list[Exchange] = []
+        self._observation = TextObservation("")
+        self._task: Mapping[str, Any] = {}
+        self._running = False
+
+    # ---- Gymnasium
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Ids, dict[str, Any]]:
+        """Start a task.
+
+        Args:
+            seed: Seed of the choice of the task; None goes on with the running generator.
+            options: `{"task": id}` or `{"task": index}` chooses the task.
+
+        Returns:
+            The first context, and `info`.
+
+        Raises:
+            UnknownName: No task, or no option, has this name.
+            ConfigError: The first prompt alone is longer than `max_context`.
+        """
+        super().reset(seed=seed)
+        self._running = False
+        self._observation = self.engine.reset(self._choose(options or {}))
+        self._task = self.engine.task_info()
+        self._history = []
+        shown, cut = self._shorten(self._observation)
+        self._messages = self.prompting.open(shown, self._task)
+        context = self.chat.open(self._messages)
+        if len(context) > self.max_context:
+            raise ConfigError(
+                "the first prompt does not fit",
+                where=f"task {self._task['task']}",
+                got=f"{len(context)} tokens",
+                expected=f"at most max_context={self.max_context}",
+                fix="raise max_context, or set max_observation_tokens",
+            )
+        self._context = context
+        self._running = True
+        return context.ids, self._info(context.span, self._messages, None, cut)
+
+    def step(self, action: Ids) -> tuple[Ids, float, bool, bool, dict[str, Any]]:
+        """Give the world one turn.
+
+        Args:
+            action: int [T], the ids as sampled, with or without a stop token.
+
+        Returns:
+            The next context, the world's raw reward, terminated, truncated, and `info`.
+
+        Raises:
+            ResetNeeded: There was no reset, or the episode is over.
+            InvalidAction: The action is empty or too long, or is not the turn that the adopted context ends in.
+            InvalidIds: The ids have a wrong type, shape or range. After any of these the environment is as before.
+        """
+        turn = self._turn(action)
+        message = self.chat.parse(turn.span.ids_T)
+        command = self.prompting.read(
+            message.content, reasoned=message.reasoning is not None and message.reasoning_closed
+        )
+        before = self._observation
+        observation = self._observation = self.engine.step(command.text)
+        self._history.append(Exchange(before.text, command.text))
+        shown, cut = self._shorten(observation)
+        messages = self.prompting.follow(shown, self._task, self._history)
+        context, edge, refusal = self._next(turn, messages, message.message())
+        delta = context.span
+        overflow = len(context) > self.max_context
+        if overflow:
+            # The world has moved, but no policy can be asked any more: the last context stands.
+            context, delta, messages = turn.parent or turn, _NOTHING, []
+        truncation = None if observation.terminated else self._truncation(observation, overflow=overflow)
+        self._running = not (observation.terminated or truncation)
+        self._context = context
+        info = self._info(delta, messages, command, cut)
+        info["edge"], info["truncation"] = edge, truncation
+        if refusal is not None:
+            info["refusal"] = refusal.reason
+        return context.ids, observation.reward, observation.terminated, truncation is not None, info
+
+    def render(self) -> str | None:
+        """Return the text of the context in mode `ansi`."""
+        return self.chat.decode(self.context.ids) if self.render_mode == "ansi" else None
+
+    # ---- for harnesses
+
+    @property
+    def context(self) -> Context:
+        """The context that the next turn answers.
+
+        Raises:
+            ResetNeeded: There was no reset.
+        """
+        if self._context is None:
+            raise ResetNeeded("the environment has no context yet", where="TokenEnv", fix="call reset first")
+        return self._context
+
+    def adopt(self, context: Context, messages: Sequence[Message] | None = None) -> None:
+        """Go on from another context: rewritten by a harness, or with a turn that carries more than its ids.
+
+        Args:
+            context: It ends in a generation prompt, or already in the turn that the next `step` will get; the turn's
+                log-probabilities and origin then stay with it.
+            messages: The conversation that the context stands for, where it was rewritten: a later step that cannot be
+                bridged is rendered from it. None keeps the known one.
+
+        Raises:
+            FingerprintMismatch: The context belongs to another chat format.
+            ResetNeeded: No episode is running.
+        """
+        self._require_running()
+        self.chat.check(context)
+        self._context = context
+        if messages is not None:
+            self._messages = list(messages)
+
+    def clone(self) -> Self:
+        """Copy the environment in mid-episode; contexts are shared, worlds go on independently.
+
+        Raises:
+            CloneUnsupported: The world cannot copy its state.
+        """
+        twin = copy.copy(self)
+        twin.engine = self.engine.clone()
+        twin._history = self._history.copy()
+        twin._messages = self._messages.copy()
+        if self._np_random is not None:
+            twin._np_random = copy.deepcopy(self._np_random)
+        return twin
+
+    def hints(self) -> dict[str, Any]:
+        """Return what experts may know, as turns they could write: `expert` (or None) and `admissible`."""
+        command = self.engine.expert_command()
+        answer = self.prompting.answer
+        return {
+            "expert": None if command is None else answer(command),
+            "admissible": tuple(answer(choice) for choice in self._observation.admissible_commands),
+        }
+
+    # ---- inside
+
+    def _require_running(self) -> None:
+        if not self._running:
+            raise ResetNeeded(
+                "no episode is running",
+                where=type(self).__name__,
+                got="step before reset, or after the end of the episode",
+                fix="call reset",
+            )
+
+    def _choose(self, options: Mapping[str, Any]) -> str:
+        for name in options:
+            if name != "task":
+                raise unknown_name("reset option", name, ["task"], where="options")
+        tasks = self.engine.tasks()
+        task = options.get("task")
+        if isinstance(task, str):
+            return task
+        if task is None:
+            return tasks[int(self.np_random.integers(len(tasks)))]
+        if not isinstance(task, (int, np.integer)) or not 0 <= task < len(tasks):
+            raise unknown_name("task", task, [], where=f"options['task'] of {len(tasks)} tasks")
+        return tasks[int(task)]
+
+    def _turn(self, action: Ids) -> Context:
+        """Return the context that ends in the action."""
+        self._require_running()
+        longest = self._longest_action
+        size = np.shape(action)[0] if np.ndim(action) else 1
+        if not 1 <= size <= longest:
+            raise InvalidAction(
+                "an action needs ids, and not too many",
+                where="action",
+                got=f"{size} ids",
+                expected=f"1 to {longest}",
+                fix="a policy that says nothing still says its stop token; raise max_action for longer turns",
+            )
+        ids_T = as_ids(action, where="action", vocab_size=self.chat.vocab_size)
+        context = self.context
+        if context.span.origin not in TURN_ORIGINS:
+            return context.sampled(ids_T)
+        if not np.array_equal(context.span.ids_T, ids_T):
+            raise InvalidAction(
+                "the adopted context ends in another turn",
+                where="action",
+                got=f"{len(ids_T)} ids",
+                expected=f"the {len(context.span)} ids of the adopted turn",
+            )
+        return context
+
+    def _truncation(self, observation: TextObservation, *, overflow: bool) -> str | None:
+        if overflow:
+            return "context"
+        if observation.truncated:
+            return "world"
+        return "steps" if len(self._history) >= self.max_steps else None
+
+    def _next(self, turn: Context, messages: list[Message], said: Message) -> tuple[Context, str, Refusal | None]:
+        """Return the next context, the kind of its edge, and why it was rendered anew, if it was."""
+        if self.prompting.fresh:
+            self._messages = messages
+            return self.chat.open(messages), "fresh_prompt", None
+        self._messages += [said, *messages]
+        bridged = self.chat.bridge(turn, messages)
+        if isinstance(bridged, Refusal):
+            return self.chat.open(self._messages, turn.root.tools), "rerender", bridged
+        return bridged, "continuation", None
+
+    def _shorten(self, observation: TextObservation) -> tuple[TextObservation, int]:
+        limit = self.max_observation_tokens
+        return (observation, 0) if limit is None else shorten(self.chat, observation, limit)
+
+    def _info(self, delta: Span, messages: list[Message], command: Command | None, cut: int) -> dict[str, Any]:
+        observation = self._observation
+        # Python's own booleans would turn None into False where vector environments collect them in one array.
+        info: dict[str, Any] = {
+            "text": observation.text,
+            "messages": tuple(messages),
+            "action_text": None if command is None else command.text,
+            "format_ok": None if command is None else np.bool_(command.format_ok),
+            "valid_action": None if observation.valid is None else np.bool_(observation.valid),
+            "success": observation.success,
+            "context_digest": self.context.digest,
+            "delta": delta,
+            "edge": None,
+            "truncation": None,
+            "admissible_commands": observation.admissible_commands,
+        }
+        info.update(self._task)
+        info.update(observation.facts)
+        if cut:
+            info["shortened"] = cut
+        return info
