@@ -181,6 +181,11 @@ class TokenEnv(gym.Env[Ids, Ids]):
             raise ResetNeeded("the environment has no context yet", where="TokenEnv", fix="call reset first")
         return self._context
 
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        """The messages that the context stands for, all of them, for people and for rendering anew."""
+        return tuple(self._messages)
+
     def adopt(self, context: Context, messages: Sequence[Message] | None = None) -> None:
         """Go on from another context: rewritten by a harness, or with a turn that carries more than its ids.
 
