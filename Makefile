@@ -1,0 +1,70 @@
+# Every target does its own set-up: plain python3 and pip are enough.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Environments of heavy packages are shared by all checkouts; the hash of what they hold names them.
+CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/agentgym-tok/venvs
+STOCK_LOCK := requirements/stock.txt
+STOCK := $(CACHE)/stock-$(shell sha256sum $(STOCK_LOCK) | cut -c1-16)
+
+.PHONY: demo test check lint types wheel stock test-stock test-deep test-gpu bench clean
+
+demo: $(VENV)/.core
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto -m "not deep and not stock"
+	$(MAKE) --no-print-directory test-stock
+
+check: lint types wheel
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy agentgym_tok examples
+	$(BIN)/pyright --warnings
+
+wheel: $(VENV)/.dev
+	PATH="$(abspath $(BIN)):$$PATH" scripts/check_wheel.sh
+
+# The stock ALFWorld engine compiles a planner and pins old packages, so it lives in an environment of its own; it
+# borrows this checkout through PYTHONPATH.
+test-stock: stock
+	PYTHONPATH=$(CURDIR) $(STOCK)/bin/python -m pytest -m stock -p no:cacheprovider tests/envs/alfworld
+
+stock: $(STOCK)/.done
+
+$(STOCK)/.done:
+	rm -rf $(STOCK)
+	$(PYTHON) -m venv $(STOCK)
+	$(STOCK)/bin/python -m pip install --quiet --disable-pip-version-check -r $(STOCK_LOCK)
+	touch $@
+
+test-deep: $(VENV)/.dev stock
+	$(BIN)/python -m pytest -m deep
+	$(MAKE) --no-print-directory test-stock
+
+test-gpu: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not deep and not stock" tests/policies
+
+bench: $(VENV)/.dev stock
+	PYTHONPATH=$(CURDIR) $(STOCK)/bin/python -m agentgym_tok.cli.main bench alfworld --against textworld
+
+$(VENV)/.python:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.python pyproject.toml constraints.txt
+	$(PIP) -e ".[dev]"
+	touch $@ $(VENV)/.core
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,82 @@
+"""`agentgym-tok`: the commands. Exit status 0: done, 1: failed, 2: wrong usage."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from agentgym_tok.cli.options import complain, parse
+from agentgym_tok.errors import AgentGymTokError, ConfigError, UnknownName, unknown_name
+
+__all__ = ["main"]
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "eval": ("evaluate", "evaluate a policy on a world and print scores with intervals"),
+    "play": ("play", "play a world yourself and see ids and spans in colour"),
+    "bench": ("bench", "measure how fast a world is, beside the stock one"),
+    "trace show": ("trace_show", "list a trace's episodes, or one episode turn by turn"),
+    "trace verify": ("trace_verify", "prove a trace: laws, hash chain, accounting"),
+    "data get": ("data_get", "download a world's official data"),
+    "data generate": ("data_generate", "write generated games in the official format"),
+    "list": ("list_names", "list worlds, splits, policies and chat formats"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: Arguments without the program's name; None takes the process's own.
+
+    Returns:
+        The exit status.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        name, rest = _command(arguments)
+        if name is None:
+            return 0
+        module = importlib.import_module(f"agentgym_tok.cli.{COMMANDS[name][0]}")
+        config = parse(module.Options, rest, program=f"agentgym-tok {name}")
+        status: int = module.run(config)
+    except (ConfigError, UnknownName) as error:
+        complain(error)
+        return 2
+    except AgentGymTokError as error:
+        complain(error)
+        return 1
+    except SystemExit as stop:  # from the argument parser: after --help, or for an unknown option
+        return stop.code if isinstance(stop.code, int) else 2
+    except BrokenPipeError:  # the reader of the output went away: `... | head`
+        sys.stderr.close()
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return status
+
+
+def _command(arguments: list[str]) -> tuple[str | None, list[str]]:
+    """Return the command's name and what stands behind it; None after showing the help."""
+    if not arguments or arguments[0] in {"-h", "--help", "help"}:
+        print(_help())
+        return None, []
+    if arguments[0] == "--version":
+        from agentgym_tok import __version__  # noqa: PLC0415
+
+        print(__version__)
+        return None, []
+    for words in (2, 1):
+        name = " ".join(arguments[:words])
+        if name in COMMANDS:
+            return name, arguments[words:]
+    asked = " ".join(arguments[:2]) if any(known.startswith(f"{arguments[0]} ") for known in COMMANDS) else arguments[0]
+    raise unknown_name("command", asked, COMMANDS, where="agentgym-tok")
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(["usage: agentgym-tok COMMAND [OPTIONS]", "", *lines, "", "COMMAND --help shows its options."])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,79 @@
+"""`agentgym-tok trace verify RUN`: prove a trace, or say where it breaks."""
+
+import json
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import CliPositionalArg
+from rich.table import Table
+
+from agentgym_tok.chat import ChatFormat
+from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.worlds import chat_format
+from agentgym_tok.config import Config
+from agentgym_tok.errors import AgentGymTokError
+from agentgym_tok.trace import Accounting, TraceStore, Verification, verify
+
+__all__ = ["Options", "accounting_table", "run"]
+
+_MOST_SHOWN = 20
+
+
+class Options(Config):
+    """Replay every law over a trace and print the accounting; exit status 1 where anything is broken."""
+
+    run: CliPositionalArg[str] = Field(description="folder of the run")
+    chat: str | None = Field(default=None, description="chat format to replay with; the one the run names without it")
+    output: Literal["table", "json"] = Field(default="table", description="table or json")
+
+
+def run(options: Options) -> int:
+    """Verify and print; return 1 where a law is broken.
+
+    Raises:
+        TraceError: There is no trace, or it cannot be read.
+        FingerprintMismatch: The chat format given is another one than the run's.
+    """
+    chat = chat_format(options.chat) if options.chat is not None else _own_format(options.run)
+    found = verify(options.run, chat)
+    if options.output == "json":
+        print(json.dumps(found.to_dict(), indent=1))
+    else:
+        report(found)
+    return 0 if found.ok else 1
+
+
+def _own_format(run: str) -> ChatFormat | None:
+    """Return the format that the run names, or None where this machine cannot make the same one."""
+    with TraceStore(run, mode="r") as store:
+        meta = store.meta
+    try:
+        chat = chat_format(meta.chat) if meta.chat else None
+    except AgentGymTokError:
+        return None
+    return chat if chat is not None and chat.fingerprint == meta.fingerprint else None
+
+
+def report(found: Verification) -> None:
+    """Print a verification for people."""
+    show(accounting_table(found.accounting))
+    turns = f"{found.replayed} of {found.turns} turns made again from their messages"
+    print(f"{found.episodes} episodes, {found.turns} turns, {found.ids} ids in {found.shards} shards; {turns}")
+    for breach in found.breaches[:_MOST_SHOWN]:
+        place = breach.episode[:10] + ("" if breach.turn is None else f" turn {breach.turn}")
+        print(f"BREACH law {breach.law} {place}: {breach.message}")
+    if len(found.breaches) > _MOST_SHOWN:
+        print(f"... {len(found.breaches) - _MOST_SHOWN} more; --output json lists all")
+    print("verified: every law holds" if found.ok else f"NOT verified: {len(found.breaches)} breaches")
+
+
+def accounting_table(accountings: tuple[Accounting, ...]) -> Table:
+    """Return where every id of every turn went, one column for each objective."""
+    table = Table(title="accounting of turn ids", title_justify="left")
+    table.add_column("")
+    for accounting in accountings:
+        table.add_column(accounting.objective, justify="right")
+    lines = [dict(accounting.table()) for accounting in accountings]
+    for name in dict.fromkeys(name for line in lines for name in line):
+        table.add_row(name, *(str(line.get(name, 0)) for line in lines))
+    return table

@@ -1,0 +1,72 @@
+"""The worlds that commands know by a short name."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+from pydantic import Field
+
+from agentgym_tok.chat import ChatFormat
+from agentgym_tok.config import Config
+from agentgym_tok.envs.token_env import TokenEnv
+from agentgym_tok.errors import ConfigError, unknown_name
+from agentgym_tok.tokens import Ids
+
+__all__ = ["WORLDS", "WorldOptions", "chat_format", "env_maker"]
+
+WORLDS: Mapping[str, str] = {"alfworld": "agentgym_tok/ALFWorld-v0"}
+
+
+class WorldOptions(Config):
+    """Say which world, and how it is set up."""
+
+    source: str = Field(default="synth", description="synth (generated) or official (published files)")
+    split: str = Field(default="valid_seen", description="train, valid_seen, valid_unseen, ...")
+    data: str | None = Field(default=None, description="folder of official files; else the world's own variable")
+    prompting: str = Field(default="transcript", description="transcript or step")
+    chat: str = Field(default="builtin", description="builtin, or a model's folder or id (extra hf)")
+    max_steps: int = Field(default=50, ge=1, description="steps after which an episode is truncated")
+    max_context: int = Field(default=32_768, ge=64, description="most tokens of a context")
+    env: dict[str, Any] = Field(default_factory=dict, description="more keywords of gym.make, as JSON")
+
+
+def chat_format(name: str) -> ChatFormat:
+    """Return the chat format of a name."""
+    return ChatFormat.builtin() if name == "builtin" else ChatFormat.from_pretrained(name)
+
+
+def env_maker(world: str, options: WorldOptions, chat: ChatFormat) -> "Callable[[], gym.Env[Ids, Ids]]":
+    """Return a function that makes a world's token environment.
+
+    Raises:
+        UnknownName: No world has this name.
+        ConfigError: When the function is called: the environment does not know a keyword.
+    """
+    if world not in WORLDS:
+        raise unknown_name("world", world, WORLDS)
+    keywords: dict[str, Any] = {
+        "chat": chat,
+        "source": options.source,
+        "split": options.split,
+        "data": None if options.data is None else Path(options.data).expanduser(),
+        "prompting": options.prompting,
+        "max_steps": options.max_steps,
+        "max_context": options.max_context,
+        **options.env,
+    }
+
+    def make() -> "gym.Env[Ids, Ids]":
+        try:
+            return gym.make(WORLDS[world], **keywords)
+        except TypeError as error:
+            raise ConfigError("the world does not know an option", where=f"--env of {world}", got=str(error)) from error
+
+    return make
+
+
+def tokens_of(env: "gym.Env[Any, Any]") -> TokenEnv:
+    """Return the token environment inside the wrappers."""
+    inner = env.unwrapped
+    assert isinstance(inner, TokenEnv)
+    return inner
