@@ -64,8 +64,9 @@ class AgentGymTokError(Exception):
     def __init__(
         self, what: str, *, where: object = None, got: object = None, expected: object = None, fix: str | None = None
     ) -> None:
-        self.what, self.where, self.got, self.expected, self.fix = what, where, got, expected, fix
-        super().__init__(what)
+        # Gymnasium's workers raise an error again as `type(error)(error)`: then `what` is the first error.
+        self.what, self.where, self.got, self.expected, self.fix = str(what), where, got, expected, fix
+        super().__init__(self.what)
 
     def __str__(self) -> str:
         # OSError and LookupError print themselves in ways of their own; the message must not depend on the twin.

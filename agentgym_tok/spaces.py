@@ -1,7 +1,7 @@
 """The Gymnasium space of token ids."""
 
 import multiprocessing
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ctypes import c_int32
 from multiprocessing.context import BaseContext
 from typing import Any
@@ -122,9 +122,27 @@ def _write(space: TokenSpace, index: int, value: Ids, shared_memory: Any) -> Non
 
 
 @read_from_shared_memory.register(TokenSpace)
-def _read(space: TokenSpace, shared_memory: Any, n: int = 1) -> tuple[Ids, ...]:
-    # Copies, since the next step writes over the memory while a learner may still hold the observation.
-    return tuple(row[1 : 1 + row[0]].copy() for row in _rows(space, shared_memory)[:n])
+def _read(space: TokenSpace, shared_memory: Any, n: int = 1) -> "_LiveTokens":
+    return _LiveTokens(_rows(space, shared_memory)[:n])
+
+
+class _LiveTokens(Sequence[Ids]):
+    """Show what stands in the shared memory now: Gymnasium reads it once and copies what it got after each step."""
+
+    def __init__(self, rows: NDArray[np.int32]) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(self[place] for place in range(*index.indices(len(self))))
+        row = self._rows[index]
+        return row[1 : 1 + row[0]].copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> tuple[Ids, ...]:
+        return tuple(self)
 
 
 def _rows(space: TokenSpace, shared_memory: Any) -> NDArray[np.int32]:

@@ -123,9 +123,9 @@ def as_logprobs(logprobs: ArrayLike, length: int, *, where: str = "logprobs") ->
     return array
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Span:
-    """Hold ids of one origin.
+    """Hold ids of one origin; equal where all its parts are.
 
     Args:
         ids_T: int32 [T].
@@ -150,6 +150,17 @@ class Span:
 
     def __len__(self) -> int:
         return len(self.ids_T)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Span):
+            return NotImplemented
+        mine, theirs = self.logprobs_T, other.logprobs_T
+        same_logprobs = mine is theirs if mine is None or theirs is None else np.array_equal(mine, theirs)
+        same_parts = (self.origin, self.replaced) == (other.origin, other.replaced)
+        return same_parts and same_logprobs and np.array_equal(self.ids_T, other.ids_T)
+
+    def __hash__(self) -> int:
+        return hash((self.origin, self.ids_T.tobytes()))
 
 
 @dataclass(frozen=True, slots=True)

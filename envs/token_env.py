@@ -123,7 +123,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
             )
         self._context = context
         self._running = True
-        return context.ids, self._info(context.span, self._messages, None, cut)
+        return context.ids.copy(), self._info(context.span, self._messages, None, cut)
 
     def step(self, action: Ids) -> tuple[Ids, float, bool, bool, dict[str, Any]]:
         """Give the world one turn.
@@ -162,7 +162,8 @@ class TokenEnv(gym.Env[Ids, Ids]):
         info["edge"], info["truncation"] = edge, truncation
         if refusal is not None:
             info["refusal"] = refusal.reason
-        return context.ids, observation.reward, observation.terminated, truncation is not None, info
+        # A copy: Gymnasium promises its users arrays that no later step shares.
+        return context.ids.copy(), observation.reward, observation.terminated, truncation is not None, info
 
     def render(self) -> str | None:
         """Return the text of the context in mode `ansi`."""
