@@ -16,12 +16,12 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from agentgym_tok.envs.alfworld import ALFWorldEngine, SynthGames
-from agentgym_tok.envs.alfworld.prompts import SYSTEM
-from agentgym_tok.envs.prompting import INSTRUCTIONS
+from agentgym_tok.envs.alfworld.prompts import ALFWORLD_WORDS
 
 VOCAB_SIZE = 4096
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 DELIMITERS = ["<think>", "</think>", "<tool_call>", "</tool_call>"]
+WORDS = Path(__file__).with_name("common_words.txt")
 TARGET = Path(__file__).resolve().parents[1] / "agentgym_tok" / "chat" / "builtin" / "tokenizer.json"
 
 
@@ -44,30 +44,15 @@ def corpus() -> Iterator[str]:
             if draw.random() < 0.02:
                 break
     for _ in range(200):
-        yield SYSTEM
-        yield from INSTRUCTIONS
+        yield from (ALFWORLD_WORDS.system, ALFWORLD_WORDS.role, ALFWORLD_WORDS.answer)
         yield json.dumps({"name": "search", "arguments": {"query": "who wrote the book", "k": 3}})
-    for word in PROSE.split():
-        yield from [" " + word] * 40
+    for word in WORDS.read_text(encoding="utf-8").split():
+        # Enough to become one entry behind a blank, and at the beginning of a sentence or a title.
+        yield from [f" {word}"] * 20
+        yield from [f" {word.capitalize()}"] * 4
     for number in range(1000):
         yield f" {number}"
     yield from string.printable
-
-
-PROSE = """
-the of and to in is that it for was on are as with his they at be this have from or had by not but what all
-were we when your can said there use an each which she do how their if will up other about out many then them
-these so some her would make like him into time has look two more write go see number no way could people my
-than first water been call who its now find long down day did get come made may part over new sound take only
-little work know place year live me back give most very after thing our just name good sentence man think say
-great where help through much before line right too mean old any same tell boy follow came want show also
-around form three small set put end does another well large must big even such because turn here why ask went
-men read need land different home us move try kind hand picture again change off play spell air away animal
-house point page letter mother answer found study still learn should world search click buy product price
-color size option item rating description features instruction result question passage title author city
-country born capital film song album player team season river mountain island university company founded
-released directed written located population language
-"""
 
 
 def train() -> str:

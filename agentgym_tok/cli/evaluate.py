@@ -59,7 +59,10 @@ def run(options: Options) -> int:
         raise ConfigError("the run's folder is not empty", where=str(folder), fix="choose another --out")
     meta = _meta(options, chat, tokens)
     started = time.perf_counter()
-    with TraceStore(folder, meta=meta, token_text=chat.token_text) as store, Progress(len(tasks), options.policy) as progress:
+    with (
+        TraceStore(folder, meta=meta, token_text=chat.token_text) as store,
+        Progress(len(tasks), options.policy) as progress,
+    ):
         harness = Harness(policy, chat, store=store, sampling=options.sampling)
         episodes = harness.run_many(
             make_env,
@@ -79,7 +82,7 @@ def choose(tasks: Sequence[str], episodes: int | None, seed: int) -> list[str]:
     if episodes is None or episodes >= len(tasks):
         return list(tasks)
     drawn = np.random.default_rng(seed).choice(len(tasks), size=episodes, replace=False)
-    return [tasks[index] for index in sorted(drawn)]
+    return [tasks[index] for index in sorted(drawn.tolist())]
 
 
 def _meta(options: Options, chat: ChatFormat, tokens: TokenEnv) -> RunMeta:

@@ -64,6 +64,10 @@ def report(found: Verification) -> None:
         print(f"BREACH law {breach.law} {place}: {breach.message}")
     if len(found.breaches) > _MOST_SHOWN:
         print(f"... {len(found.breaches) - _MOST_SHOWN} more; --output json lists all")
+    for accounting in found.accounting:
+        whole = accounting.sampled + accounting.demonstration + accounting.forced
+        told = whole - abs(accounting.unaccounted)
+        print(f"accounting {accounting.objective}: {100 * told / whole if whole else 100:.1f} % of {whole} turn ids")
     print("verified: every law holds" if found.ok else f"NOT verified: {len(found.breaches)} breaches")
 
 
