@@ -1,5 +1,6 @@
 """`hf:PATH`: a transformers model in this process (extra `torch`)."""
 
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,9 @@ class HFPolicy(BasePolicy):
         self._version = version
         self.name = f"hf:{Path(path).name}"
         self._limit = int(getattr(model.config, "max_position_embeddings", None) or 2**31)
+        # transformers 5.2x renames the argument, and warns about the old name.
+        forward = inspect.signature(model.forward).parameters
+        self._cache_name = "cache" if "cache" in forward else "past_key_values"
         rows = int(model.get_input_embeddings().weight.shape[0])
         if rows < chat.vocab_size:
             raise ConfigError(
@@ -114,7 +118,7 @@ class HFPolicy(BasePolicy):
                 input_ids=ids_NT,
                 attention_mask=mask_NT,
                 position_ids=positions_NT,
-                past_key_values=cache,
+                **{self._cache_name: cache},
                 use_cache=True,
                 logits_to_keep=1,
             )

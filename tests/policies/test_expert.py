@@ -1,0 +1,37 @@
+"""Experts write demonstrations; random commands come from the request's seed alone."""
+
+import pytest
+
+from agentgym_tok import ChatFormat, Request
+from agentgym_tok.errors import PolicyError
+from agentgym_tok.policies import ExpertPolicy, RandomPolicy
+from agentgym_tok.tokens import as_ids
+
+CHAT = ChatFormat.builtin()
+HINTS = {"expert": "<action>look</action>", "admissible": tuple(f"<action>go {n}</action>" for n in range(30))}
+
+
+def asked(seed: int, info: object = HINTS) -> Request:
+    return Request(as_ids([1]), seed=seed, info=info)  # type: ignore[arg-type]
+
+
+def test_the_experts_turn_is_a_demonstration_that_ends_in_a_stop_token() -> None:
+    (turn,) = ExpertPolicy(CHAT).generate([asked(0)])
+    assert turn.origin == "demonstration"
+    assert CHAT.decode(turn.ids_T[:-1]) == "<action>look</action>"
+    assert turn.ids_T[-1] == CHAT.stop_ids[0]
+
+
+def test_random_commands_depend_on_the_seed_and_not_on_the_batch() -> None:
+    policy = RandomPolicy(CHAT)
+    together = [turn.ids_T.tolist() for turn in policy.generate([asked(seed) for seed in range(20)])]
+    alone = [policy.generate([asked(seed)])[0].ids_T.tolist() for seed in range(20)]
+    assert together == alone
+    assert len({tuple(ids) for ids in together}) > 8
+
+
+@pytest.mark.parametrize("info", [None, {}, {"expert": None, "admissible": ()}])
+def test_a_world_without_an_expert_is_named(info: object) -> None:
+    for policy in (ExpertPolicy(CHAT), RandomPolicy(CHAT)):
+        with pytest.raises(PolicyError, match="gives no"):
+            policy.generate([asked(0, info)])

@@ -1,0 +1,157 @@
+"""A transformers model: the log-probabilities are those of the ids that were drawn, in any batch."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+transformers = pytest.importorskip("transformers", reason="the extra torch is not installed")
+
+from agentgym_tok import ChatFormat, Request, Sampling  # noqa: E402
+from agentgym_tok.errors import ConfigError, DataMissing, PolicyError  # noqa: E402
+from agentgym_tok.policies.hf import HFPolicy, processed  # noqa: E402
+from agentgym_tok.tokens import as_ids  # noqa: E402
+
+CHAT = ChatFormat.builtin()
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    config = transformers.Qwen2Config(
+        vocab_size=CHAT.vocab_size,
+        hidden_size=64,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=256,
+        tie_word_embeddings=False,
+    )
+    path = tmp_path_factory.mktemp("model")
+    transformers.Qwen2ForCausalLM(config).save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def policy(folder: Path) -> HFPolicy:
+    return HFPolicy(folder, CHAT, device="cpu", version="7")
+
+
+def requests(count: int, **sampling: float) -> list[Request]:
+    draw = np.random.default_rng(0)
+    options = Sampling(**{"max_tokens": 12, **sampling})  # type: ignore[arg-type]
+    return [
+        Request(as_ids(draw.integers(CHAT.vocab_size, size=3 + 5 * index)), options, seed=index)
+        for index in range(count)
+    ]
+
+
+def exact(folder: Path, request: Request, ids_T: np.ndarray) -> np.ndarray:
+    """Log-probabilities by one whole forward pass, from which nothing above was computed."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    whole = torch.tensor([[*request.ids_T.tolist(), *ids_T.tolist()]])
+    with torch.inference_mode():
+        logits = model(whole).logits[0, len(request.ids_T) - 1 : -1]
+    rows = torch.stack([processed(row, request.sampling) for row in logits])
+    return rows[torch.arange(len(ids_T)), torch.tensor(ids_T.astype(np.int64))].numpy()
+
+
+@pytest.mark.parametrize(
+    ("sampling", "kind"),
+    [
+        ({}, "raw"),
+        ({"temperature": 0}, "raw"),
+        ({"temperature": 0.7}, "processed"),
+        ({"top_k": 5}, "processed"),
+        ({"top_p": 0.3}, "processed"),
+    ],
+)
+def test_log_probabilities_are_those_of_a_whole_forward_pass(
+    folder: Path, policy: HFPolicy, sampling: dict[str, float], kind: str
+) -> None:
+    asked = requests(4, **sampling)
+    for request, turn in zip(asked, policy.generate(asked), strict=True):
+        assert turn.logprobs == kind
+        assert turn.logprobs_T is not None
+        np.testing.assert_allclose(turn.logprobs_T, exact(folder, request, turn.ids_T), atol=2e-4)
+        assert turn.weight_versions == (("7", 0, len(turn.ids_T)),)
+        assert turn.sampling == request.sampling
+
+
+def test_a_request_gets_the_same_ids_alone_and_in_a_batch(policy: HFPolicy) -> None:
+    asked = requests(6)
+    together = policy.generate(asked)
+    for request, turn in zip(asked, together, strict=True):
+        (alone,) = policy.generate([request])
+        assert np.array_equal(alone.ids_T, turn.ids_T)
+    small = HFPolicy.__new__(HFPolicy)
+    small.__dict__ = {**policy.__dict__, "_batch_size": 2}
+    assert [turn.ids_T.tolist() for turn in small.generate(asked)] == [turn.ids_T.tolist() for turn in together]
+
+
+def test_seeds_differ_and_repeat(policy: HFPolicy) -> None:
+    ids_T = as_ids([5, 6, 7])
+    turns = [policy.generate([Request(ids_T, Sampling(max_tokens=8), seed=seed)])[0] for seed in (1, 2, 1)]
+    assert np.array_equal(turns[0].ids_T, turns[2].ids_T)
+    assert not np.array_equal(turns[0].ids_T, turns[1].ids_T)
+
+
+def test_turns_end_at_stop_tokens_limits_and_the_models_room(policy: HFPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cut,) = policy.generate(requests(1, max_tokens=3))
+    assert (len(cut.ids_T), cut.finish_reason) == (3, "length")
+    full = Request(as_ids(np.ones(254, np.int32)), Sampling(max_tokens=50))
+    over = Request(as_ids(np.ones(256, np.int32)), Sampling(max_tokens=50))
+    almost, none = policy.generate([full, over])
+    assert len(almost.ids_T) <= 2
+    assert (len(none.ids_T), none.finish_reason) == (0, "truncated")
+    greedy = requests(1, temperature=0)
+    first = int(policy.generate(greedy)[0].ids_T[0])
+    monkeypatch.setattr(CHAT, "stop_ids", (first,))
+    (stopped,) = policy.generate(greedy)
+    assert (stopped.ids_T.tolist(), stopped.finish_reason) == ([first], "stop")
+
+
+def test_logits_that_are_no_numbers_are_a_policy_error(folder: Path) -> None:
+    broken = HFPolicy(folder, CHAT, device="cpu")
+    with torch.no_grad():
+        broken._model.lm_head.weight[5] = float("nan")
+    with pytest.raises(PolicyError, match="no numbers"):
+        broken.generate(requests(1))
+
+
+def test_a_missing_model_and_a_foreign_vocabulary_are_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataMissing, match="no model"):
+        HFPolicy(tmp_path, CHAT)
+    small = transformers.Qwen2ForCausalLM(
+        transformers.Qwen2Config(
+            vocab_size=10, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
+        )
+    )
+    small.save_pretrained(tmp_path / "small")
+    with pytest.raises(ConfigError, match="does not know"):
+        HFPolicy(tmp_path / "small", CHAT)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    logits=st.lists(st.floats(-5, 5), min_size=2, max_size=12),
+    temperature=st.floats(0.1, 3),
+    top_k=st.integers(0, 12),
+    top_p=st.floats(0.05, 1),
+)
+def test_processed_keeps_the_smallest_nucleus(
+    logits: list[float], temperature: float, top_k: int, top_p: float
+) -> None:
+    sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
+    logprobs = processed(torch.tensor(logits), sampling).double().exp()
+    assert float(logprobs.sum()) == pytest.approx(1, abs=1e-5)
+    kept = int((logprobs > 0).sum())
+    assert kept >= 1
+    plain = torch.softmax(torch.tensor(logits) / temperature, -1)
+    assert float(plain[logprobs > 0].min()) >= float(plain[logprobs == 0].max()) if kept < len(logits) else True
+    if 0 < top_k < len(logits) and top_p == 1:
+        assert kept >= top_k
