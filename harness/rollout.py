@@ -7,7 +7,7 @@ import gymnasium as gym
 
 from agentgym_tok.envs.recording import Recorder, Step, new_episode_id
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import InvalidAction, InvalidIds, TraceError
+from agentgym_tok.errors import AgentGymTokError, InvalidAction, InvalidIds, TraceError
 from agentgym_tok.seeds import derive_seed
 from agentgym_tok.tokens import Context, Ids, Span, as_ids
 from agentgym_tok.trace import Episode, EpisodeHead, Failure, Status, TraceStore
@@ -93,7 +93,11 @@ class Rollout:
             self._record(context, completion, truncation="context_overflow")
             return self._end("done")
         try:
-            self._tokens.adopt(context.extend(Span(completion.ids_T, completion.origin, completion.logprobs_T)))
+            turn = context.extend(Span(completion.ids_T, completion.origin, completion.logprobs_T))
+        except AgentGymTokError as error:
+            return self.fail(error)  # ids that no vocabulary has cannot be stored either; the error names them
+        try:
+            self._tokens.adopt(turn)
             _, reward, terminated, truncated, info = self.env.step(completion.ids_T)
         except TraceError:
             raise
@@ -109,7 +113,7 @@ class Rollout:
         return None
 
     def fail(self, error: Exception) -> None:
-        """End the episode because the policy gave no answer."""
+        """End the episode because the policy gave no answer that can be one."""
         failure = Failure("policy", type(error).__name__, str(error))
         nothing = Completion(_NO_IDS, finish_reason="abort", sampling=self._sampling)
         self._record(self._tokens.context, nothing, failure=failure)
