@@ -44,6 +44,7 @@ def corpus() -> Iterator[str]:
             if draw.random() < 0.02:
                 break
     for _ in range(200):
+        yield from ("system", "user", "assistant", "tool")  # the template writes one before every message
         yield from (ALFWORLD_WORDS.system, ALFWORLD_WORDS.role, ALFWORLD_WORDS.answer)
         yield json.dumps({"name": "search", "arguments": {"query": "who wrote the book", "k": 3}})
     for word in WORDS.read_text(encoding="utf-8").split():
