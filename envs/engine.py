@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Protocol, Self, runtime_checkable
 
 __all__ = ["TextEngine", "TextObservation"]
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +29,7 @@ class TextObservation:
     valid: bool | None = None
     admissible_commands: tuple[str, ...] = ()
     truncated: bool = False
-    facts: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -75,7 +72,7 @@ class TextEngine(Protocol):
         ...
 
     def task_info(self) -> Mapping[str, Any]:
-        """Return facts of the running task for `info`: at least `task`, and `task_type` where tasks have one."""
+        """Return facts of the running task for `info`: `task`; where there are any, `task_type` and `goal` (in words)."""
         ...
 
     def expert_command(self) -> str | None:
