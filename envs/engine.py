@@ -72,7 +72,7 @@ class TextEngine(Protocol):
         ...
 
     def task_info(self) -> Mapping[str, Any]:
-        """Return facts of the running task for `info`: `task`; where there are any, `task_type` and `goal` (in words)."""
+        """Return facts of the running task for `info`: `task`, and where known `task_type` and `goal` in words."""
         ...
 
     def expert_command(self) -> str | None:

@@ -25,8 +25,8 @@ _KEPT = 64
 class OfficialGames:
     """Offer one split of the official games, in the order of their ids.
 
-    A task id is `<split>/<kind of task>/<trial>`. Games are read when they are asked for; the last ones are kept. A folder
-    of generated games (`agentgym-tok data generate alfworld`) says so in `source`, so that no score mistakes them.
+    A task id is `<split>/<kind of task>/<trial>`. Games are read when they are asked for; the last ones are kept. Where
+    the folder holds generated games (`agentgym-tok data generate alfworld`), `source` says so: no score mistakes them.
 
     Args:
         split: One of `SPLITS`.
