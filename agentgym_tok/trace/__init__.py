@@ -1,0 +1,49 @@
+"""Traces: what happened, token by token, in a file that proves itself, and the rows that learners train on."""
+
+from agentgym_tok.trace.accounting import Accounting, account
+from agentgym_tok.trace.laws import Breach, ReplayChat
+from agentgym_tok.trace.records import (
+    Boundary,
+    Edge,
+    EdgeKind,
+    Episode,
+    EpisodeHead,
+    Failure,
+    Row,
+    RowStatus,
+    RunMeta,
+    Status,
+    Turn,
+    sent_digest,
+)
+from agentgym_tok.trace.rows import MaskReason, Merge, Objective, Weighting, mask_reason, rows
+from agentgym_tok.trace.store import TraceStore
+from agentgym_tok.trace.verify import Verification, verify
+
+__all__ = [
+    "Accounting",
+    "Boundary",
+    "Breach",
+    "Edge",
+    "EdgeKind",
+    "Episode",
+    "EpisodeHead",
+    "Failure",
+    "MaskReason",
+    "Merge",
+    "Objective",
+    "ReplayChat",
+    "Row",
+    "RowStatus",
+    "RunMeta",
+    "Status",
+    "TraceStore",
+    "Turn",
+    "Verification",
+    "Weighting",
+    "account",
+    "mask_reason",
+    "rows",
+    "sent_digest",
+    "verify",
+]
