@@ -14,7 +14,7 @@ from gymnasium.vector.utils import create_shared_memory, read_from_shared_memory
 from numpy.typing import NDArray
 
 from agentgym_tok.errors import ConfigError
-from agentgym_tok.tokens import Ids
+from agentgym_tok.tokens import Ids, as_ids
 
 __all__ = ["TokenSpace"]
 
@@ -38,9 +38,11 @@ class TokenSpace(Space[Ids]):
     def __init__(
         self, vocab_size: int, max_length: int, min_length: int = 0, seed: int | np.random.Generator | None = None
     ) -> None:
-        if vocab_size < 1 or not 0 <= min_length <= max_length:
+        if not 1 <= vocab_size <= 2**31 or not 0 <= min_length <= max_length:
             got = f"vocab_size={vocab_size}, min_length={min_length}, max_length={max_length}"
-            raise ConfigError("impossible token space", where="TokenSpace", got=got, expected="1 <= V, 0 <= min <= max")
+            raise ConfigError(
+                "impossible token space", where="TokenSpace", got=got, expected="1 <= V <= 2**31, 0 <= min <= max"
+            )
         self.vocab_size, self.max_length, self.min_length = int(vocab_size), int(max_length), int(min_length)
         super().__init__(shape=None, dtype=np.int32, seed=seed)
 
@@ -82,7 +84,7 @@ class TokenSpace(Space[Ids]):
 
     def from_jsonable(self, sample_n: list[Any]) -> list[Ids]:
         """Read the ids back from lists."""
-        return [np.asarray(ids, dtype=np.int32) for ids in sample_n]
+        return [as_ids(ids, vocab_size=self.vocab_size) for ids in sample_n]
 
     def __repr__(self) -> str:
         return f"TokenSpace(vocab_size={self.vocab_size}, max_length={self.max_length}, min_length={self.min_length})"

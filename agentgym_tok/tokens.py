@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agentgym_tok.errors import InvalidIds, InvalidLogprobs
+from agentgym_tok.errors import ChatError, InvalidIds, InvalidLogprobs
 
 __all__ = ["Context", "Ids", "Logprobs", "Origin", "Root", "Span", "as_ids", "as_logprobs"]
 
@@ -50,7 +50,7 @@ def as_ids(ids: ArrayLike, *, where: str = "ids", vocab_size: int | None = None)
     """
     try:
         array = np.asarray(ids)
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
         raise InvalidIds("ids are no array", where=where, got=str(error), expected="1-D integers") from None
     if array.ndim != 1:
         got = f"shape {array.shape}"
@@ -66,7 +66,7 @@ def as_ids(ids: ArrayLike, *, where: str = "ids", vocab_size: int | None = None)
             fix="text is encoded by ChatFormat or the TextAction wrapper, floats are no ids",
         )
     low, high = int(array.min()), int(array.max())
-    top = vocab_size or 2**31
+    top = 2**31 if vocab_size is None else vocab_size
     if low < 0 or high >= top:
         index = int(np.argmax((array < 0) | (array >= top)))
         raise InvalidIds(
@@ -76,10 +76,17 @@ def as_ids(ids: ArrayLike, *, where: str = "ids", vocab_size: int | None = None)
             expected=f"0 <= id < {top}",
             fix="check that the ids were made by this environment's tokenizer",
         )
-    if array.dtype != np.int32 or array.flags.writeable or not array.flags.c_contiguous:
+    if array.dtype != np.int32 or not array.flags.c_contiguous or not _is_frozen(array):
         array = np.array(array, dtype=np.int32)
         array.flags.writeable = False
     return array
+
+
+def _is_frozen(array: NDArray[Any]) -> bool:
+    """Tell whether nobody can write to the memory; a read-only view of a writeable array still changes with it."""
+    while isinstance(array.base, np.ndarray) and not array.flags.writeable:
+        array = array.base
+    return not array.flags.writeable and (array.base is None or isinstance(array.base, bytes))
 
 
 _EMPTY = np.empty(0, dtype=np.int32)
@@ -101,8 +108,12 @@ def as_logprobs(logprobs: ArrayLike, length: int, *, where: str = "logprobs") ->
         InvalidLogprobs: Wrong length, not finite, or above zero by more than float32 rounding.
     """
     try:
-        array = np.array(logprobs, dtype=np.float32)
-    except (ValueError, TypeError) as error:
+        given = np.asarray(logprobs)
+        if given.dtype.kind not in "fiuO":
+            raise TypeError(f"dtype {given.dtype}")  # noqa: TRY301  # numpy would read text and drop imaginary parts
+        with np.errstate(over="ignore"):  # beyond float32 is minus infinity, and refused below
+            array = np.array(given, dtype=np.float32)
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:  # the last: a tensor that requires grad
         raise InvalidLogprobs(
             "log-probabilities are no array", where=where, got=str(error), expected="floats"
         ) from None
@@ -162,6 +173,10 @@ class Span:
     def __hash__(self) -> int:
         return hash((self.origin, self.ids_T.tobytes()))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor, since an unpickled array is writeable.
+        return Span, (self.ids_T, self.origin, self.logprobs_T, self.replaced)
+
 
 @dataclass(frozen=True, slots=True)
 class Root:
@@ -170,7 +185,10 @@ class Root:
     Args:
         fingerprint: `ChatFormat.fingerprint`.
         vocab_size: Every id is below it.
-        tools: JSON schemas of the tools that the first prompt declares.
+        tools: JSON schemas of the tools that the first prompt declares; copied.
+
+    Raises:
+        ChatError: A tool is no JSON.
     """
 
     fingerprint: str
@@ -179,8 +197,15 @@ class Root:
     tools_digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        text = json.dumps(self.tools, sort_keys=True, ensure_ascii=False, default=dict)
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32] if self.tools else ""
+        try:
+            # Through text, since whoever made the schemas may still write to them.
+            tools = [dict(tool) for tool in json.loads(json.dumps(self.tools, default=dict))]
+            text = json.dumps(tools, sort_keys=True, ensure_ascii=False)
+        except (TypeError, ValueError) as error:
+            got, fix = str(error), "pass a list of schemas, no functions"
+            raise ChatError("a tool is no JSON", where="tools", got=got, expected="JSON schemas", fix=fix) from error
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32] if tools else ""
+        object.__setattr__(self, "tools", tuple(tools))
         object.__setattr__(self, "tools_digest", digest)
 
 
@@ -209,11 +234,16 @@ class Context:
 
     Extending costs the new ids only: chains share their past, and a fork copies it once, when its ids are first read.
     Contexts compare by identity; equal `digest` means equal tokenizer, tools and ids.
+
+    Raises:
+        InvalidIds: An id is outside the vocabulary of this conversation.
     """
 
     __slots__ = ("__weakref__", "_buffer", "_hash", "_length", "parent", "root", "span")
 
     def __init__(self, root: Root, span: Span, parent: "Context | None" = None) -> None:
+        if len(span) and int(span.ids_T.max()) >= root.vocab_size:
+            as_ids(span.ids_T, where=f"{span.origin} span", vocab_size=root.vocab_size)
         self.root = root
         self.span = span
         self.parent = parent
@@ -235,9 +265,6 @@ class Context:
         Raises:
             InvalidIds: An id is outside the vocabulary of this conversation.
         """
-        ids_T = span.ids_T
-        if len(ids_T) and int(ids_T.max()) >= self.root.vocab_size:
-            as_ids(ids_T, where=f"{span.origin} span", vocab_size=self.root.vocab_size)
         return Context(self.root, span, self)
 
     def sampled(self, ids_T: ArrayLike, logprobs_T: ArrayLike | None = None) -> "Context":
@@ -322,6 +349,9 @@ class Context:
             running.update(context.span.ids_T.astype("<i4", copy=False).tobytes())
             context._hash = running
         return running
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Context":
+        return self  # immutable; clones of an environment share their past
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Flat, since a chain of thousands of spans would break the pickler's recursion.

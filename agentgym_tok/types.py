@@ -1,7 +1,8 @@
 """What flows between the rooms: messages, requests, completions, and the protocol of a policy."""
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import Field
@@ -81,6 +82,17 @@ class Message:
     trusted: bool = False
     untrusted: tuple[tuple[int, int], ...] = ()
 
+    def __post_init__(self) -> None:
+        place = 0
+        for start, end in self.untrusted:
+            if not place <= start <= end <= len(self.content):
+                raise ChatError(
+                    "untrusted ranges must be in order and inside the content",
+                    where="Message.untrusted",
+                    got=f"{self.untrusted} in {len(self.content)} characters",
+                )
+            place = end
+
     @classmethod
     def compose(cls, role: str, *parts: str) -> "Message":
         """Join prompt text and world text, each with its own trust.
@@ -102,11 +114,12 @@ class Message:
         """Take a message as it is, or read one in the shape of the OpenAI chat API.
 
         Raises:
-            ChatError: It has no role, or its content is no text.
+            ChatError: It has no role, its content is no text, or a tool call is no function.
         """
         if isinstance(message, Message):
             return message
-        role, content = message.get("role"), message.get("content") or ""
+        role, content = message.get("role"), message.get("content")
+        content = "" if content is None else content
         if not isinstance(role, str) or not isinstance(content, str):
             raise ChatError(
                 "a message needs a role and a text",
@@ -132,7 +145,7 @@ class Message:
             out["reasoning_content"] = self.reasoning
         if self.tool_calls:
             out["tool_calls"] = [
-                {"type": "function", "id": call.id, "function": {"name": call.name, "arguments": call.arguments or {}}}
+                {"type": "function", "id": call.id, "function": {"name": call.name, "arguments": _arguments(call)}}
                 for call in self.tool_calls
             ]
         if self.tool_call_id is not None:
@@ -146,7 +159,25 @@ def _call(call: "ToolCall | Mapping[str, Any]") -> ToolCall:
     if isinstance(call, ToolCall):
         return call
     function = call.get("function", call)
-    return ToolCall(name=function.get("name", ""), arguments=function.get("arguments"), id=call.get("id") or "")
+    if not isinstance(function, Mapping):
+        expected = '{"function": {"name": "...", "arguments": "{...}"}}'
+        raise ChatError("a tool call needs a function", where="message", got=repr(call), expected=expected)
+    name, id_, given = function.get("name") or "", call.get("id") or "", function.get("arguments") or {}
+    if isinstance(given, Mapping):
+        return ToolCall(name, given, id_)
+    # The OpenAI API has arguments as JSON text; templates write the JSON of what they get, so it would be quoted twice.
+    try:
+        arguments = json.loads(given)
+    except (TypeError, ValueError, RecursionError):
+        return ToolCall(name, None, id_, raw=str(given), status="invalid_json")
+    if not isinstance(arguments, dict):
+        return ToolCall(name, None, id_, raw=str(given), status="malformed")
+    return ToolCall(name, arguments, id_)
+
+
+def _arguments(call: ToolCall) -> Mapping[str, Any] | str:
+    """Return what a template gets; arguments that are no JSON object stay the text that they were."""
+    return call.arguments if call.arguments is not None else call.raw or {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +213,9 @@ class Sampling(Config):
     max_tokens: int = Field(default=256, ge=1, description="longest turn, in tokens")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """Ask a policy for one turn.
+    """Ask a policy for one turn; compares by identity.
 
     Args:
         ids_T: int32 [T], the whole context, ending in the generation prompt.
@@ -203,9 +234,9 @@ class Request:
     info: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Completion:
-    """Hold one turn as the engine returned it.
+    """Hold one turn as the engine returned it; compares by identity.
 
     Args:
         ids_T: int32 [T], stop token included where the engine drew one.
@@ -241,14 +272,18 @@ class Completion:
                 expected='"missing" exactly where there is no array',
             )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor, since unpickled arrays are writeable.
+        return Completion, tuple(getattr(self, part.name) for part in fields(self))
+
     def at_versions(self, version: str) -> "Completion":
         """Return the same completion, drawn under one weight version."""
         return replace(self, weight_versions=((version, 0, len(self.ids_T)),))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Delta:
-    """Hold a piece of a streamed turn; the last one carries the whole completion."""
+    """Hold a piece of a streamed turn; the last one carries the whole completion. Compares by identity."""
 
     ids_T: Ids
     logprobs_T: Logprobs | None = None

@@ -3,7 +3,12 @@
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# Machines of CI are slow and shared: a test's time says nothing, its answer does.
+hypothesis.settings.register_profile("default", deadline=None)
+hypothesis.settings.load_profile("default")
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -48,7 +48,7 @@ class Bridge:
     def __init__(self, template: ChatTemplate, tokenizer: Tokenizer) -> None:
         self._template = template
         self._tokenizer = tokenizer
-        self._known: dict[tuple[tuple[str, str], ...], str] = {}
+        self._known: dict[tuple[tuple[str, str], ...], Rendering] = {}
 
     def closer(self) -> str:
         """Return what the template writes behind an assistant's content.
@@ -78,7 +78,7 @@ class Bridge:
         tail_T = rendering.encode(self._tokenizer)
         if not len(tail_T) or int(tail_T[0]) not in self._tokenizer.control_ids:
             return Refusal("open_seam", f"the template goes on with {rendering.text[:20]!r}")
-        if len(context.span.ids_T) and context.span.ids_T[-1] == tail_T[0]:
+        if _last_of_turn(context) == int(tail_T[0]):
             tail_T = tail_T[1:]  # the policy drew the stop token itself; after a length stop it is added, untrained
         return context.extend(Span(tail_T, _origin(messages), replaced=rendering.replaced))
 
@@ -90,12 +90,13 @@ class Bridge:
         for part in (closer, before, whole):
             if isinstance(part, Refusal):
                 return part
-        assert isinstance(closer, str) and isinstance(before, str) and isinstance(whole, Rendering)  # noqa: PT018
-        if not before.endswith(closer) or not whole.text.startswith(before):
-            return Refusal("past_rewritten", f"{whole.text[:60]!r} does not go on from {before[-60:]!r}")
-        return Rendering(closer + whole.text[len(before) :], whole.cut, whole.replaced)
+        assert isinstance(closer, Rendering) and isinstance(before, Rendering) and isinstance(whole, Rendering)  # noqa: PT018
+        past = before.text.replace(before.cut, whole.cut)
+        if not past.endswith(closer.text) or not whole.text.startswith(past):
+            return Refusal("past_rewritten", f"{whole.text[:60]!r} does not go on from {past[-60:]!r}")
+        return Rendering(closer.text + whole.text[len(past) :], whole.cut, whole.replaced)
 
-    def _after(self, stub: tuple[Message, ...]) -> str | Refusal:
+    def _after(self, stub: tuple[Message, ...]) -> Rendering | Refusal:
         key = tuple((call.name, call.id) for call in stub[-1].tool_calls)
         known = self._known.get(key)
         if known is None:
@@ -106,7 +107,7 @@ class Bridge:
                 return Refusal("body_rewritten", "the template writes an assistant's text twice")
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()  # call ids that never repeat must not fill the memory
-            known = self._known[key] = after.text
+            known = self._known[key] = after
         return known
 
     def _behind_body(
@@ -132,6 +133,16 @@ def _stub(messages: Sequence[Message]) -> tuple[Message, ...]:
             break
         calls.append(stub_call(message, place))
     return Message("user", "Go on."), Message("assistant", _BODY, tool_calls=tuple(calls))
+
+
+def _last_of_turn(context: Context) -> int | None:
+    """Return the last id of the policy's turn, which may stand in several spans; None where the turn has no ids."""
+    for ancestor in context.lineage():
+        if ancestor.span.origin not in TURN_ORIGINS:
+            break
+        if len(ancestor.span):
+            return int(ancestor.span.ids_T[-1])
+    return None
 
 
 def _origin(messages: Sequence[Message]) -> Origin:

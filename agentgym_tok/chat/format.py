@@ -11,10 +11,10 @@ from typing import Any, Self
 import tokenizers
 
 from agentgym_tok.chat.bridge import Bridge, Refusal
-from agentgym_tok.chat.parse import parse_turn
+from agentgym_tok.chat.parse import DELIMITERS, parse_turn
 from agentgym_tok.chat.render import render
 from agentgym_tok.chat.template import ChatTemplate
-from agentgym_tok.chat.tokenizer import Tokenizer
+from agentgym_tok.chat.tokenizer import Tokenizer, replace_surrogates
 from agentgym_tok.errors import ChatError, FingerprintMismatch
 from agentgym_tok.tokens import Context, Ids, Root, Span, as_ids
 from agentgym_tok.types import AssistantMessage, Message
@@ -74,9 +74,15 @@ class ChatFormat:
 
         Raises:
             MissingExtra: transformers is not installed.
-            ChatError: There is no fast tokenizer or no template there.
+            ChatError: There is no fast tokenizer or no template there, or the kwargs are no JSON.
         """
-        return _from_pretrained(str(path_or_id), chat_template, json.dumps(dict(template_kwargs or {}), sort_keys=True))
+        # A folder's name must mean the same in a worker that runs elsewhere.
+        name = str(Path(path_or_id).absolute()) if Path(path_or_id).is_dir() else str(path_or_id)
+        try:
+            kwargs = json.dumps(dict(template_kwargs or {}), sort_keys=True)
+        except (TypeError, ValueError) as error:
+            raise ChatError("template kwargs must be JSON", where="template_kwargs", got=str(error)) from error
+        return _from_pretrained(name, chat_template, kwargs)
 
     def __repr__(self) -> str:
         return f"ChatFormat({self.reference!r}, vocab_size={self.vocab_size}, fingerprint={self.fingerprint[:12]!r})"
@@ -95,30 +101,36 @@ class ChatFormat:
         Raises:
             ChatError: The text holds lone surrogates (`open` and `bridge` replace and count them).
         """
-        try:
-            return self._tokenizer.encode_untrusted(text)
-        except UnicodeEncodeError as error:
-            raise ChatError("the text holds lone surrogates", where=repr(text[:40]), got=str(error)) from error
+        return self._tokenizer.encode_untrusted(_no_surrogates(text))
 
     def encode_turn(self, text: str) -> Ids:
         """Encode what an expert says as a whole turn, stop token included: a demonstration, not a sample.
 
         Args:
-            text: The turn; the template's own delimiters in it (`<think>`, `<tool_call>`) become control tokens, stop
-                tokens never do.
+            text: The turn; the delimiters that `parse` reads (`<think>`, `<tool_call>`) become control tokens, others
+                such as stop tokens never do.
+
+        Raises:
+            ChatError: The text holds lone surrogates.
         """
-        parts = self._tokenizer.encode(text)
-        if any(int(index) in self.stop_ids for index in parts):
-            parts = self._tokenizer.encode_untrusted(text)
+        parts = self._tokenizer.encode_untrusted(_no_surrogates(text), DELIMITERS)
         return as_ids([*parts.tolist(), *self.stop_ids[:1]])
 
     def decode(self, ids_T: Ids) -> str:
-        """Return the text of ids for people, parsers and worlds; never encode it again as a policy's turn."""
+        """Return the text of ids for people, parsers and worlds; never encode it again as a policy's turn.
+
+        Raises:
+            InvalidIds: An id is outside the vocabulary.
+        """
         return self._tokenizer.decode(ids_T)
 
     def token_text(self, index: int) -> str:
-        """Return one id's text, for people."""
-        return self._tokenizer.token_bytes[index].decode("utf-8", "replace")
+        """Return one id's text, for people.
+
+        Raises:
+            InvalidIds: The id is outside the vocabulary.
+        """
+        return self._tokenizer.decode([index])
 
     # ---- conversations
 
@@ -132,12 +144,19 @@ class ChatFormat:
             tools: JSON schemas of the tools.
 
         Raises:
-            ChatError: The template refuses the messages.
+            ChatError: The template refuses the messages, or would leave out an assistant's tool calls.
         """
+        given = [Message.of(message) for message in messages]
+        for message in given:
+            if message.tool_calls and not self._template.writes_calls(with_text=bool(message.content)):
+                raise ChatError(
+                    "the template leaves out tool calls",
+                    where="assistant message",
+                    got=f"calls of {', '.join(call.name for call in message.tool_calls)}",
+                    fix="use a template that writes calls, with a text before them if there is one",
+                )
         root = self._root if not tools else Root(self.fingerprint, self.vocab_size, tuple(tools))
-        rendering = render(
-            self._template, self._tokenizer, [Message.of(m) for m in messages], root.tools, generation=True
-        )
+        rendering = render(self._template, self._tokenizer, given, root.tools, generation=True)
         return Context(root, Span(rendering.encode(self._tokenizer), "prompt", replaced=rendering.replaced))
 
     def bridge(self, context: Context, messages: Sequence[Message | Mapping[str, Any]]) -> Context | Refusal:
@@ -160,8 +179,11 @@ class ChatFormat:
         """Read a turn from its ids: content, reasoning, tool calls with token spans and status.
 
         Args:
-            ids_T: int32 [T], with or without a stop token; any ids give an answer.
+            ids_T: int32 [T], with or without a stop token; any ids of the vocabulary give an answer.
             tools: JSON schemas; a call of another name is `unknown_tool`.
+
+        Raises:
+            InvalidIds: An id is outside the vocabulary.
         """
         return parse_turn(self._tokenizer, as_ids(ids_T, vocab_size=self.vocab_size), self.stop_ids, tools)
 
@@ -179,6 +201,13 @@ class ChatFormat:
                 expected=f"{self.fingerprint[:16]} ({self.reference})",
                 fix="use the format that made them; ids are never encoded again",
             )
+
+
+def _no_surrogates(text: str) -> str:
+    if replace_surrogates(text)[1]:
+        fix = "open and bridge replace and count them"
+        raise ChatError("the text holds lone surrogates", where="text", got=repr(text[:40]), fix=fix)
+    return text
 
 
 @functools.cache

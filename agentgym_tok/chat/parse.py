@@ -15,8 +15,9 @@ from agentgym_tok.chat.tokenizer import Tokenizer
 from agentgym_tok.tokens import Ids
 from agentgym_tok.types import AssistantMessage, CallStatus, ToolCall
 
-__all__ = ["parse_turn"]
+__all__ = ["DELIMITERS", "parse_turn"]
 
+DELIMITERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 _CALL = re.compile(rb"<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)
 
 

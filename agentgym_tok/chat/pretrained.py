@@ -24,7 +24,7 @@ def load_pretrained(
 
     Raises:
         MissingExtra: transformers is not installed.
-        ChatError: There is no fast tokenizer or no template.
+        ChatError: There is no fast tokenizer or no template, or a file is broken.
     """
     try:
         from transformers import AutoTokenizer  # noqa: PLC0415
@@ -36,17 +36,21 @@ def load_pretrained(
         ) from error
     try:
         tokenizer = AutoTokenizer.from_pretrained(path_or_id)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # broken files come out of transformers as errors of many kinds
         raise ChatError(
             "no tokenizer could be loaded",
             where=path_or_id,
-            got=str(error).splitlines()[0],
+            got=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
             expected="a folder with tokenizer.json and tokenizer_config.json, or a name on the hub",
         ) from error
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ChatError("only fast tokenizers can be used", where=path_or_id, got=type(tokenizer).__name__)
-    source = chat_template if chat_template is not None else tokenizer.get_chat_template()
+    try:
+        source = tokenizer.get_chat_template(chat_template)
+    except ValueError as error:
+        got, fix = str(error).splitlines()[0], "pass chat_template"
+        raise ChatError("the tokenizer has no chat template", where=path_or_id, got=got, fix=fix) from error
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
     stop_ids = [tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else []
     stop_ids += _generation_stops(Path(path_or_id))
@@ -58,5 +62,8 @@ def _generation_stops(folder: Path) -> list[int]:
     file = folder / "generation_config.json"
     if not file.is_file():
         return []
-    stops = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id") or []
-    return [int(stop) for stop in (stops if isinstance(stops, list) else [stops])]
+    try:
+        stops = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id") or []
+        return [int(stop) for stop in (stops if isinstance(stops, list) else [stops])]
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ChatError("no stop tokens can be read", where=file, got=str(error)) from error

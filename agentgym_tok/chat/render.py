@@ -1,8 +1,9 @@
 """Messages to text: template literals and trusted parts keep their control tokens, everything else loses them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from agentgym_tok.chat.template import ChatTemplate
 from agentgym_tok.chat.tokenizer import Tokenizer, free_cut, replace_surrogates
@@ -11,8 +12,6 @@ from agentgym_tok.types import Message, ToolCall
 
 __all__ = ["Rendering", "render"]
 
-Change: TypeAlias = Callable[[str], str]
-
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
@@ -20,12 +19,12 @@ class Rendering:
 
     Args:
         text: What the template wrote.
-        cut: The character that marks cuts inside the text; empty without any.
+        cut: The character that marks cuts inside the text.
         replaced: Lone surrogates that became U+FFFD.
     """
 
     text: str
-    cut: str = ""
+    cut: str
     replaced: int = 0
 
     def encode(self, tokenizer: Tokenizer) -> Ids:
@@ -53,86 +52,100 @@ def render(
     Raises:
         ChatError: The template refuses the conversation.
     """
-    replaced = 0
-    cleaned: list[Message] = []
-    for message in messages:
-        clean, count = _clean(message)
-        cleaned.append(clean)
-        replaced += count
-    texts = [text for message in cleaned for text in _untrusted(message)]
-    texts += _strings(tools)
-    cut = ""
-    if any(tokenizer.is_spelled_in(text) for text in texts):
-        cut = free_cut([template.source, *texts, *(message.content for message in cleaned)])
-        cleaned = [_protect(message, lambda text: tokenizer.protect(text, cut), cut) for message in cleaned]
-        tools = [_map_value(tool, lambda text: tokenizer.protect(text, cut)) for tool in tools]
-    text = template.render([message.to_dict() for message in cleaned], tools, generation=generation)
-    return Rendering(text, cut, replaced)
+    texts = [text for message in messages for text in _texts(message)]
+    cut = free_cut([template.source, *texts, *_strings(tools)])
+    guard = _Guard(tokenizer, cut, after_open=_leaves_open(template, tokenizer))
+    text = template.render(
+        [guard.message(message).to_dict() for message in messages],
+        [guard.value(tool) for tool in tools],
+        generation=generation,
+    )
+    return Rendering(text, cut, guard.replaced)
 
 
-def _clean(message: Message) -> tuple[Message, int]:
-    replaced = 0
+class _Guard:
+    """Keep untrusted text from becoming a control token, alone or together with what stands around it.
 
-    def clean(text: str) -> str:
-        nonlocal replaced
+    Args:
+        tokenizer: Knows which texts are control tokens.
+        cut: Marks where the rendering is cut.
+        after_open: The template's own literals may begin a control token that untrusted text could complete.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, cut: str, *, after_open: bool) -> None:
+        self._tokenizer = tokenizer
+        self._cut = cut
+        self._after_open = after_open
+        self.replaced = 0
+
+    def message(self, message: Message) -> Message:
+        calls = tuple(
+            replace(
+                call,
+                name=self.text(call.name),
+                id=self.text(call.id),
+                arguments=self.value(call.arguments),
+                raw=self.text(call.raw),
+            )
+            for call in message.tool_calls
+        )
+        return replace(
+            message,
+            # Templates may build a control token around a role, as in "<|" + role + "|>".
+            role=self._tokenizer.protect(self._clean(message.role), self._cut),
+            content=self._trusted(message) if message.trusted else self.text(message.content),
+            reasoning=self.value(message.reasoning),
+            name=self.value(message.name),
+            tool_call_id=self.value(message.tool_call_id),
+            tool_calls=calls,
+            untrusted=(),
+        )
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {self.value(key): self.value(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.value(item) for item in value]
+        return value
+
+    def text(self, text: str) -> str:
+        text = self._clean(text)
+        begins_apart = self._after_open and self._tokenizer.goes_on(text)
+        return self._cut * begins_apart + self._tokenizer.protect(text, self._cut)
+
+    def _trusted(self, message: Message) -> str:
+        pieces: list[str] = []
+        place = 0
+        for start, end in message.untrusted:
+            before = self._clean(message.content[place:start])
+            # A trusted "<" must not complete a token with the world's text behind it.
+            pieces += [
+                before,
+                self._cut * self._tokenizer.ends_in_prefix(before),
+                self.text(message.content[start:end]),
+            ]
+            place = end
+        return "".join([*pieces, self._clean(message.content[place:])])
+
+    def _clean(self, text: str) -> str:
         text, count = replace_surrogates(text)
-        replaced += count
+        self.replaced += count
         return text
 
-    if not message.tool_calls and message.reasoning is None and message.content.isascii():
-        return message, 0
-    return _map(message, clean), replaced  # one character for one: the untrusted ranges stay right
+
+@functools.lru_cache(maxsize=64)
+def _leaves_open(template: ChatTemplate, tokenizer: Tokenizer) -> bool:
+    return any(tokenizer.ends_in_prefix(literal) for literal in template.literals)
 
 
-def _protect(message: Message, protect: Change, cut: str) -> Message:
-    """Cut the control tokens that untrusted text spells, alone or together with the trusted text before it."""
-    if not message.trusted:
-        return _map(message, protect)
-    pieces: list[str] = []
-    place = 0
-    for start, end in message.untrusted:
-        # The cut before the world's text keeps a trusted "<" from completing a token with it.
-        pieces += [message.content[place:start], cut, protect(message.content[start:end])]
-        place = end
-    return replace(message, content="".join([*pieces, message.content[place:]]), untrusted=())
-
-
-def _untrusted(message: Message) -> list[str]:
-    if message.trusted:
-        return [message.content[start:end] for start, end in message.untrusted]
-    texts = [message.content]
+def _texts(message: Message) -> list[str]:
+    texts = [message.role, message.content]
     texts += [text for text in (message.reasoning, message.name, message.tool_call_id) if text]
     for call in message.tool_calls:
-        texts += [call.name, call.id, *_strings(call.arguments)]
+        texts += [call.name, call.id, call.raw, *_strings(call.arguments)]
     return texts
-
-
-def _map(message: Message, change: Change) -> Message:
-    def maybe(text: str | None) -> str | None:
-        return None if text is None else change(text)
-
-    calls = tuple(
-        replace(call, name=change(call.name), id=change(call.id), arguments=_map_value(call.arguments, change))
-        for call in message.tool_calls
-    )
-    return replace(
-        message,
-        content=change(message.content),
-        reasoning=maybe(message.reasoning),
-        name=maybe(message.name),
-        tool_call_id=maybe(message.tool_call_id),
-        tool_calls=calls,
-    )
-
-
-def _map_value(value: Any, change: Change) -> Any:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {change(key) if isinstance(key, str) else key: _map_value(item, change) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_map_value(item, change) for item in value]
-    return value
 
 
 def _strings(value: Any) -> list[str]:
@@ -140,7 +153,7 @@ def _strings(value: Any) -> list[str]:
         return [value]
     if isinstance(value, Mapping):
         return [text for key, item in value.items() for part in (key, item) for text in _strings(part)]
-    if isinstance(value, Iterable):
+    if isinstance(value, (list, tuple)):
         return [text for item in value for text in _strings(item)]
     return []
 

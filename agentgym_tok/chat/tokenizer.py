@@ -3,10 +3,11 @@
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable
 from functools import cached_property
 
 import tokenizers
+from numpy.typing import ArrayLike
 
 from agentgym_tok.errors import ChatError
 from agentgym_tok.tokens import Ids, as_ids
@@ -15,7 +16,7 @@ __all__ = ["Tokenizer"]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-_CUTS = "\ue0c7\ue1c7\ue2c7\ue3c7\uf0c7\uf8c7"
+_CUTS = range(0xE000, 0xF900)
 """Private-use characters; one that occurs nowhere in a rendering marks where its text is cut."""
 
 
@@ -27,12 +28,23 @@ class Tokenizer:
 
     Args:
         backend: The tokenizer; padding and truncation are switched off.
+
+    Attributes:
+        digest: sha256 of the tokenizer's rules and vocabulary.
+
+    Raises:
+        ChatError: The tokenizer is not byte-level, so that a token alone has no bytes.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         backend.no_padding()
         backend.no_truncation()
         self._backend = backend
+        rules = json.loads(backend.to_str())
+        decoder = (rules.get("decoder") or {}).get("type")
+        if decoder != "ByteLevel":
+            raise ChatError("only byte-level tokenizers can be read", where="tokenizer.json", got=f"decoder {decoder}")
+        self.digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
         added = {index: token.content for index, token in backend.get_added_tokens_decoder().items()}
         self.control_ids: frozenset[int] = frozenset(added)
         self.control_texts: dict[int, str] = added
@@ -41,13 +53,8 @@ class Tokenizer:
         spelled = sorted(added.values(), key=len, reverse=True)
         self._spelled = re.compile("|".join(map(re.escape, spelled)) or "(?!)")
         self._prefixes = frozenset(text[:end] for text in spelled for end in range(1, len(text)))
+        self._suffixes = frozenset(text[start:] for text in spelled for start in range(1, len(text)))
         self._longest = max(map(len, spelled), default=0)
-
-    @cached_property
-    def digest(self) -> str:
-        """sha256 of the tokenizer's rules and vocabulary."""
-        rules = json.loads(self._backend.to_str())
-        return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
 
     def token_id(self, text: str) -> int | None:
         """Return the id of a vocabulary entry, or None."""
@@ -56,16 +63,33 @@ class Tokenizer:
 
     def is_spelled_in(self, text: str) -> bool:
         """Tell whether the text spells a control token, or ends in the beginning of one."""
-        return self._spelled.search(text) is not None or self._ends_in_prefix(text)
+        return self._spelled.search(text) is not None or self.ends_in_prefix(text)
 
-    def _ends_in_prefix(self, text: str) -> bool:
-        prefixes = self._prefixes
-        return any(text[-size:] in prefixes for size in range(1, min(self._longest, len(text) + 1)))
+    def ends_in_prefix(self, text: str) -> bool:
+        """Tell whether the text ends in the beginning of a control token, which what follows could complete."""
+        return any(text[-size:] in self._prefixes for size in range(1, min(self._longest, len(text) + 1)))
+
+    def goes_on(self, text: str) -> bool:
+        """Tell whether the text could go on with a control token that began before it."""
+        if any(text[:size] in self._suffixes for size in range(1, min(self._longest, len(text) + 1))):
+            return True
+        return bool(text) and any(text in token[1:-1] for token in self.control_texts.values())
 
     def protect(self, text: str, cut: str) -> str:
-        """Insert the cut inside every spelled control token, and after a beginning of one at the end."""
-        text = self._spelled.sub(lambda match: match[0][0] + cut + match[0][1:], text)
-        return text + cut if self._ends_in_prefix(text) else text
+        """Insert the cut inside every spelled control token, and after a beginning of one at the end.
+
+        Raises:
+            ChatError: A control token has a single character, so that it cannot be cut.
+        """
+
+        def halve(match: re.Match[str]) -> str:
+            if len(match[0]) == 1:
+                raise ChatError("a control token of one character cannot stay text", where=text[:80], got=match[0])
+            return match[0][0] + cut + match[0][1:]
+
+        while self._spelled.search(text):  # what a cut leaves of one token may spell a shorter one
+            text = self._spelled.sub(halve, text)
+        return text + cut if self.ends_in_prefix(text) else text
 
     def encode(self, text: str, cut: str = "") -> Ids:
         """Encode a rendering whole, as the template's own tokenizer would.
@@ -78,7 +102,7 @@ class Tokenizer:
             int32 [T].
 
         Raises:
-            ChatError: The ids hold another number of control tokens than the text spells, or do not decode to the text.
+            ChatError: The ids hold another number of control tokens than the text spells.
         """
         pieces = text.split(cut) if cut else [text]
         ids: list[int] = []
@@ -96,56 +120,56 @@ class Tokenizer:
             )
         return as_ids(ids)
 
-    def encode_untrusted(self, text: str) -> Ids:
+    def encode_untrusted(self, text: str, meant: Collection[str] = ()) -> Ids:
         """Encode text that never becomes a control token.
 
         Args:
             text: Any text; lone surrogates must be replaced before.
+            meant: Control tokens that the text may hold all the same.
         """
         if not self.is_spelled_in(text):
             return self.encode(text)
         cut = free_cut([text])
-        return self.encode(self.protect(text, cut), cut)
+        meant = [token for token in meant if token in self.control_texts.values()]
+        parts = re.split(f"({'|'.join(map(re.escape, meant))})", text) if meant else [text]
+        return self.encode("".join([part if part in meant else self.protect(part, cut) for part in parts]), cut)
 
-    def decode(self, ids_T: Ids | Sequence[int]) -> str:
+    def decode(self, ids_T: ArrayLike) -> str:
         """Return the text for people, parsers and worlds; bytes that are no UTF-8 become U+FFFD."""
         return self.decode_bytes(ids_T).decode("utf-8", "replace")
 
-    def decode_bytes(self, ids_T: Ids | Sequence[int]) -> bytes:
-        """Return the bytes that the ids stand for, control tokens spelled out; ids without a token leave nothing."""
+    def decode_bytes(self, ids_T: ArrayLike) -> bytes:
+        """Return the bytes that the ids stand for, control tokens spelled out; ids without a token leave nothing.
+
+        Raises:
+            InvalidIds: An id is outside the vocabulary.
+        """
         table = self.token_bytes
-        indexes = ids_T.tolist() if not isinstance(ids_T, (list, tuple)) else ids_T  # type: ignore[union-attr]
-        return b"".join([table[index] for index in indexes])
+        return b"".join([table[index] for index in as_ids(ids_T, vocab_size=self.vocab_size).tolist()])
 
     @cached_property
     def token_bytes(self) -> list[bytes]:
-        """The bytes of every id.
-
-        Raises:
-            ChatError: The tokenizer is not byte-level, so that a token alone has no bytes.
-        """
-        decoder = (json.loads(self._backend.to_str()).get("decoder") or {}).get("type")
-        if decoder != "ByteLevel":
-            raise ChatError("only byte-level tokenizers can be read", where="tokenizer.json", got=f"decoder {decoder}")
+        """The bytes of every id."""
         table = [b""] * self.vocab_size
         of_char = _byte_of_char()
         for text, index in self._backend.get_vocab(with_added_tokens=True).items():
-            if index in self.control_ids:
-                table[index] = text.encode()
+            if index in self.control_ids or any(char not in of_char for char in text):
+                table[index] = text.encode()  # an entry that is no text of the alphabet stands for itself
             else:
                 table[index] = bytes(of_char[char] for char in text)
         return table
 
 
-def free_cut(texts: Sequence[str]) -> str:
+def free_cut(texts: Iterable[str]) -> str:
     """Return a private-use character that occurs in none of the texts.
 
     Raises:
         ChatError: Somebody uses them all.
     """
-    for cut in _CUTS:
-        if not any(cut in text for text in texts):
-            return cut
+    together = "".join(texts)
+    for code in _CUTS:
+        if chr(code) not in together:
+            return chr(code)
     raise ChatError("the text uses every private-use character that could mark a cut", where="message content")
 
 

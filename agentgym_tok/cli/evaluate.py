@@ -81,8 +81,8 @@ def choose(tasks: Sequence[str], episodes: int | None, seed: int) -> list[str]:
     """Return so many tasks without repetition, drawn by the seed, in the world's own order; all without a number."""
     if episodes is None or episodes >= len(tasks):
         return list(tasks)
-    drawn = np.random.default_rng(seed).choice(len(tasks), size=episodes, replace=False)
-    return [tasks[index] for index in sorted(drawn.tolist())]
+    drawn = np.sort(np.random.default_rng(seed).choice(len(tasks), size=episodes, replace=False))
+    return [tasks[int(index)] for index in drawn]
 
 
 def _meta(options: Options, chat: ChatFormat, tokens: TokenEnv) -> RunMeta:
