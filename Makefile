@@ -9,12 +9,16 @@ CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/agentgym-tok/venvs
 STOCK_LOCK := requirements/stock.txt
 STOCK := $(CACHE)/stock-$(shell sha256sum $(STOCK_LOCK) | cut -c1-16)
 
-.PHONY: demo test check lint types wheel stock test-stock test-deep test-gpu bench clean
+TRL := $(CACHE)/trl-1.16.0
+# The chat templates that models ship, for the tests of template families.
+export AGENTGYM_TOK_TRL ?= $(TRL)/trl/chat_templates
+
+.PHONY: demo test check lint types wheel stock templates test-stock test-deep test-gpu bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev templates
 	$(BIN)/python -m pytest -n auto -m "not deep and not stock"
 	$(MAKE) --no-print-directory test-stock
 
@@ -44,7 +48,16 @@ $(STOCK)/.done:
 	$(STOCK)/bin/python -m pip install --quiet --disable-pip-version-check -r $(STOCK_LOCK)
 	touch $@
 
-test-deep: $(VENV)/.dev stock
+templates: $(TRL)/.done
+
+$(TRL)/.done:
+	rm -rf $(TRL) && mkdir -p $(TRL)
+	$(PYTHON) -m pip download --quiet --disable-pip-version-check --no-deps --dest $(TRL) trl==1.16.0
+	cd $(TRL) && $(PYTHON) -m zipfile -e trl-1.16.0-*.whl . && rm trl-1.16.0-*.whl
+	touch $@
+
+test-deep: $(VENV)/.dev templates stock
+	AGENTGYM_TOK_EXAMPLES=10000 $(BIN)/python -m pytest -n auto tests/chat/test_families.py
 	$(BIN)/python -m pytest -m deep
 	$(MAKE) --no-print-directory test-stock
 

@@ -11,7 +11,8 @@ from typing import Any, Self
 import tokenizers
 
 from agentgym_tok.chat.bridge import Bridge, Refusal
-from agentgym_tok.chat.parse import DELIMITERS, parse_turn
+from agentgym_tok.chat.dialects.tags import Tag
+from agentgym_tok.chat.parse import TurnReader
 from agentgym_tok.chat.render import render
 from agentgym_tok.chat.template import ChatTemplate
 from agentgym_tok.chat.tokenizer import Tokenizer, replace_surrogates
@@ -30,28 +31,38 @@ class ChatFormat:
     Attributes:
         reference: How to make it again: `"builtin"`, or the folder or id.
         vocab_size: Every id is below it.
-        stop_ids: Ids that end a turn; the first one is what the template writes behind an assistant's text.
+        stop_ids: Ids that end a turn, the usual one first: what the template writes behind an assistant's text, then
+            the model's own, the end of a call, and openers that a model stops on.
         control_ids: Ids of added tokens, which untrusted text never yields.
         fingerprint: sha256 of tokenizer, template and template kwargs.
+        dialect: How reasoning and tool calls are written, as `parse` reads them.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, template: ChatTemplate, *, reference: tuple[str, ...], stop_ids: Sequence[int] = ()
+        self,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        *,
+        reference: tuple[str, ...],
+        stop_ids: Sequence[int] = (),
+        dialect: str | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._template = template
         self._reference = reference
-        self._bridge = Bridge(template, tokenizer)
+        self._bridge = Bridge(template, tokenizer, stop_ids)
         self.reference = reference[0]
         self.vocab_size = tokenizer.vocab_size
         self.control_ids = tokenizer.control_ids
         settings = json.dumps(template.variables, sort_keys=True, default=str)
         parts = f"{tokenizer.digest}\n{template.source}\n{settings}"
         self.fingerprint = hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
-        closer_T = tokenizer.encode(self._bridge.closer())
-        first = [int(closer_T[0])] if len(closer_T) and int(closer_T[0]) in self.control_ids else []
-        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([*first, *stop_ids]))
+        ends, call_end = self._bridge.ends, self._bridge.call_end
+        found = [*ends.closers, *stop_ids, *([] if call_end is None else [call_end]), *ends.openers]
+        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys(found))
         self._root = Root(self.fingerprint, self.vocab_size)
+        self._reader = TurnReader(tokenizer, template, self.stop_ids, dialect)
+        self.dialect = self._reader.dialect.name
 
     @classmethod
     def builtin(cls) -> "ChatFormat":
@@ -64,6 +75,7 @@ class ChatFormat:
         path_or_id: str | Path,
         chat_template: str | None = None,
         template_kwargs: Mapping[str, Any] | None = None,
+        dialect: str | None = None,
     ) -> "ChatFormat":
         """Return the format of a model's tokenizer (extra `hf`).
 
@@ -71,10 +83,12 @@ class ChatFormat:
             path_or_id: Folder with `tokenizer.json` and `tokenizer_config.json`, or a name on the hub.
             chat_template: Another template than the model's own.
             template_kwargs: What the template reads beside messages, such as `{"enable_thinking": False}`.
+            dialect: How the model writes calls, where it is not as its template does: `"hermes"`, `"qwen_xml"`, ...
 
         Raises:
             MissingExtra: transformers is not installed.
             ChatError: There is no fast tokenizer or no template there, or the kwargs are no JSON.
+            UnknownName: No dialect has this name.
         """
         # A folder's name must mean the same in a worker that runs elsewhere.
         name = str(Path(path_or_id).absolute()) if Path(path_or_id).is_dir() else str(path_or_id)
@@ -82,10 +96,11 @@ class ChatFormat:
             kwargs = json.dumps(dict(template_kwargs or {}), sort_keys=True)
         except (TypeError, ValueError) as error:
             raise ChatError("template kwargs must be JSON", where="template_kwargs", got=str(error)) from error
-        return _from_pretrained(name, chat_template, kwargs)
+        return _from_pretrained(name, chat_template, kwargs, dialect)
 
     def __repr__(self) -> str:
-        return f"ChatFormat({self.reference!r}, vocab_size={self.vocab_size}, fingerprint={self.fingerprint[:12]!r})"
+        shown = f"vocab_size={self.vocab_size}, dialect={self.dialect!r}, fingerprint={self.fingerprint[:12]!r}"
+        return f"ChatFormat({self.reference!r}, {shown})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (self._reference, self.fingerprint)
@@ -113,7 +128,7 @@ class ChatFormat:
         Raises:
             ChatError: The text holds lone surrogates.
         """
-        parts = self._tokenizer.encode_untrusted(_no_surrogates(text), DELIMITERS)
+        parts = self._tokenizer.encode_untrusted(_no_surrogates(text), self._reader.dialect.delimiters)
         return as_ids([*parts.tolist(), *self.stop_ids[:1]])
 
     def decode(self, ids_T: Ids) -> str:
@@ -180,12 +195,24 @@ class ChatFormat:
 
         Args:
             ids_T: int32 [T], with or without a stop token; any ids of the vocabulary give an answer.
-            tools: JSON schemas; a call of another name is `unknown_tool`.
+            tools: JSON schemas; a call of another name is `unknown_tool`, and some dialects take types from them.
 
         Raises:
             InvalidIds: An id is outside the vocabulary.
         """
-        return parse_turn(self._tokenizer, as_ids(ids_T, vocab_size=self.vocab_size), self.stop_ids, tools)
+        return self._reader.read(as_ids(ids_T, vocab_size=self.vocab_size), tools)
+
+    def tags(self, ids_T: Ids, names: Sequence[str]) -> tuple[Tag, ...]:
+        """Return the blocks of a turn that stand between plain tags such as `<search>` and `</search>`.
+
+        Args:
+            ids_T: int32 [T], with or without a stop token; any ids of the vocabulary give an answer.
+            names: The tags' names, without brackets. Naming `think` too keeps out what is only thought of.
+
+        Raises:
+            InvalidIds: An id is outside the vocabulary.
+        """
+        return self._reader.tags(as_ids(ids_T, vocab_size=self.vocab_size), names)
 
     def check(self, context: Context) -> None:
         """Refuse a context of another tokenizer, template or setting.
@@ -220,20 +247,20 @@ def _builtin() -> ChatFormat:
 
 
 @functools.lru_cache(maxsize=16)
-def _from_pretrained(path_or_id: str, chat_template: str | None, kwargs: str) -> ChatFormat:
+def _from_pretrained(path_or_id: str, chat_template: str | None, kwargs: str, dialect: str | None) -> ChatFormat:
     from agentgym_tok.chat.pretrained import load_pretrained  # noqa: PLC0415  # extra `hf`
 
     tokenizer, template, stop_ids = load_pretrained(path_or_id, chat_template, json.loads(kwargs))
-    reference = (path_or_id, chat_template or "", kwargs)
-    return ChatFormat(tokenizer, template, reference=reference, stop_ids=stop_ids)
+    reference = (path_or_id, chat_template or "", kwargs, dialect or "")
+    return ChatFormat(tokenizer, template, reference=reference, stop_ids=stop_ids, dialect=dialect)
 
 
 def _restore(reference: tuple[str, ...], fingerprint: str) -> ChatFormat:
     if reference == ("builtin",):
         chat = _builtin()
     else:
-        path_or_id, chat_template, kwargs = reference
-        chat = _from_pretrained(path_or_id, chat_template or None, kwargs)
+        path_or_id, chat_template, kwargs, dialect = reference
+        chat = _from_pretrained(path_or_id, chat_template or None, kwargs, dialect or None)
     if chat.fingerprint != fingerprint:
         raise FingerprintMismatch(
             "the chat format changed on its way to this process",

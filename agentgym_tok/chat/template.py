@@ -5,10 +5,12 @@ The environment is the one that Hugging Face defines for `chat_template` (sandbo
 the same text here, with or without transformers.
 """
 
+import contextlib
 import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jinja2
@@ -74,7 +76,20 @@ class ChatTemplate:
         """Tell whether the template writes an assistant's tool calls, without or with a text before them."""
         return self._form(with_text=with_text) is not None
 
+    @cached_property
+    def _in_parts(self) -> bool:
+        """The template reads contents as lists of parts, as those of vision models do, and not as texts."""
+        message = {"role": "user", "content": "word4"}
+        written = ["", ""]
+        for place, content in enumerate(("word4", _parts("word4"))):
+            with contextlib.suppress(ChatError):
+                written[place] = self._render([{**message, "content": content}], None, generation=False)
+        # Python's own form of a list is no rendering of its text.
+        return "word4" not in written[0] and "word4" in written[1] and "'type'" not in written[1]
+
     def _shaped(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._in_parts and isinstance(message["content"], str):
+            message = {**message, "content": _parts(message["content"])}
         if not message.get("tool_calls"):
             return message
         form = self._form(with_text=bool(message["content"]))
@@ -134,6 +149,10 @@ class _Form:
 
 
 _FORMS = [_Form(no_text, as_text) for no_text in (False, True) for as_text in (False, True)]
+
+
+def _parts(text: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": text}]
 
 
 def _with_text(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -75,6 +75,16 @@ class Tokenizer:
             return True
         return bool(text) and any(text in token[1:-1] for token in self.control_texts.values())
 
+    def first_control(self, text: str) -> str | None:
+        """Return the control token that the text begins with, or None."""
+        found = self._spelled.match(text)
+        return found[0] if found and found[0] else None
+
+    def last_control(self, text: str) -> tuple[str, int] | None:
+        """Return the last control token in the text and its place, or None."""
+        found = list(self._spelled.finditer(text))
+        return (found[-1][0], found[-1].start()) if found else None
+
     def protect(self, text: str, cut: str) -> str:
         """Insert the cut inside every spelled control token, and after a beginning of one at the end.
 

@@ -13,6 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("evaluate", "evaluate a policy on a world and print scores with intervals"),
     "play": ("play", "play a world yourself and see ids and spans in colour"),
     "bench": ("bench", "measure how fast a world is, beside the stock one"),
+    "bench chat": ("bench_chat", "measure bridges beside rendering a long conversation anew each turn"),
     "trace show": ("trace_show", "list a trace's episodes, or one episode turn by turn"),
     "trace verify": ("trace_verify", "prove a trace: laws, hash chain, accounting"),
     "data get": ("data_get", "download a world's official data"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agentgym_tok import ChatFormat, Context, Message, Refusal, Span, ToolCall
 from agentgym_tok.chat import bridge as bridge_module
+from agentgym_tok.chat import stub as stub_module
 from agentgym_tok.types import Trusted
 
 USER = Message("user", "You see a desk.")
@@ -71,11 +72,15 @@ def test_whatever_was_sampled_stays_and_is_closed_once(
     after = bridged(builtin, context, messages)
     assert after.parent is context
     assert after.ids[: len(context)].tolist() == context.ids.tolist()
-    # Seen from the turn: one stop token, drawn by the policy or added where it drew none, and the next message.
+    # Seen from the turn: one stop token, drawn by the policy or added where it drew none, and the next message. A turn
+    # that was cut inside its reasoning gets the end of that too; one that stopped there by itself stays as it is.
+    ends = [index for index in sampled if builtin.token_text(index) in {"<think>", "</think>"}]
+    cut = bool(ends) and builtin.token_text(ends[-1]) == "<think>" and sampled[-1] not in builtin.stop_ids
     drawn = bool(sampled) and sampled[-1] == stop
-    tail = after.span.ids_T.tolist()
-    assert (tail[0] == stop) is not drawn
-    behind = builtin.decode(tail).removeprefix("" if drawn else builtin.token_text(stop))
+    added = "</think>\n\n" * cut + builtin.token_text(stop) * (not drawn)
+    behind = builtin.decode(after.span.ids_T)
+    assert behind.startswith(f"{added}\n")
+    behind = behind.removeprefix(added)
     assert behind.startswith(f"\n<|im_start|>{messages[0].role}\n")
     assert behind.endswith("<|im_end|>\n<|im_start|>assistant\n")
 
@@ -235,16 +240,19 @@ def test_lone_surrogates_are_counted_on_the_new_span(builtin: ChatFormat) -> Non
 
 
 def test_the_stubs_own_words_may_be_said_by_the_world(builtin: ChatFormat) -> None:
-    body = bridge_module._BODY
+    body = stub_module.MARK
     after = bridged(builtin, turn(builtin), [Message("user", body)])
     assert builtin.decode(after.span.ids_T) == f"\n<|im_start|>user\n{body}<|im_end|>\n<|im_start|>assistant\n"
 
 
 def test_call_ids_that_never_repeat_fill_no_memory(builtin: ChatFormat, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridge_module, "_MOST_KNOWN", 10)
+    bridged(builtin, turn(builtin), [Message("tool", "x", tool_call_id="id")])
+    proved = len(builtin._bridge._proved)
     for place in range(50):
         bridged(builtin, turn(builtin), [Message("tool", "x", tool_call_id=f"id{place}")])
-        assert len(builtin._bridge._known) <= 10
+        assert len(builtin._bridge._before) <= 10
+        assert len(builtin._bridge._proved) == proved
 
 
 def test_the_call_that_a_result_answers_reaches_the_template(tiny: Callable[..., ChatFormat]) -> None:
@@ -295,11 +303,32 @@ ADVERSARIES = [
     ),
     ("only the last message", "<|im_start|>{{ messages[-1].content }}<|im_end|>", [USER], "body_rewritten"),
     ("short past", loop("{{ m.content if loop.last or m.role != 'assistant' }}<|im_end|>"), [USER], "body_rewritten"),
-    ("calls hide the text", loop("{{ m.tool_calls or m.content }}<|im_end|>"), [RESULT], "body_rewritten"),
+    ("results vanish", loop("{% if m.role != 'tool' %}" + SAY + "<|im_end|>{% endif %}"), [RESULT], "content_lost"),
+    (
+        "only the last result",
+        loop("{% if loop.last or m.role != 'tool' %}" + SAY + "<|im_end|>{% endif %}"),
+        [RESULT] * 2,
+        "content_lost",
+    ),
+    ("backwards", "{% for m in messages | reverse %}" + SAY + "<|im_end|>{% endfor %}", [USER], "content_lost"),
     ("an echo", loop(SAY + "<|im_end|>", "{{ messages[1].content if messages[1] }}"), [USER], "body_rewritten"),
-    ("last closer", loop(SAY + "{{ eos_token if loop.last else '<|im_end|>' }}"), [USER], "past_rewritten"),
-    ("closer of calls", loop(SAY + "{{ eos_token if m.tool_calls else '<|im_end|>' }}"), [RESULT], "past_rewritten"),
-    ("end token", loop(SAY + "<|im_end|>", "{{ eos_token if not add_generation_prompt }}"), [USER], "past_rewritten"),
+    ("a count", loop(SAY + "<|im_end|>{{ (messages[1].content | length) if messages[1] }}"), [USER], "body_rewritten"),
+    (
+        "calls rewritten",
+        loop(SAY + "{{ m.tool_calls }}" + "{{ loop.length if m.tool_calls }}<|im_end|>"),
+        [RESULT],
+        "past_rewritten",
+    ),
+    (
+        "nameless",
+        loop(
+            "{% if m.role == 'tool' %}{{ messages[1].tool_calls[0].function.name }}{% endif %}"
+            + SAY
+            + "{{ m.tool_calls }}<|im_end|>"
+        ),
+        [Message("tool", "x")],
+        "nameless_result",
+    ),
     ("only line breaks", loop("{{ m.role }}: {{ m.content }}\n\n"), [USER], "open_seam"),
     ("no text at all", loop("{{ m.content }}"), [Message("user", "")], "open_seam"),
     ("a blank before the close", loop(SAY + " <|im_end|>"), [USER], "open_seam"),

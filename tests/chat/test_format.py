@@ -75,9 +75,8 @@ def test_a_format_that_changed_on_its_way_is_refused(tiny: Callable[..., ChatFor
 
 
 def test_the_representation_says_which_format_it_is(builtin: ChatFormat) -> None:
-    assert repr(builtin) == (
-        f"ChatFormat('builtin', vocab_size={builtin.vocab_size}, fingerprint='{builtin.fingerprint[:12]}')"
-    )
+    shown = f"vocab_size={builtin.vocab_size}, dialect='hermes', fingerprint='{builtin.fingerprint[:12]}'"
+    assert repr(builtin) == f"ChatFormat('builtin', {shown})"
 
 
 # ---- fingerprint
@@ -137,7 +136,7 @@ def test_the_first_stop_id_is_what_the_template_writes_behind_an_assistants_text
     assert texts == ["<|im_end|>", "<|endoftext|>"]
     assert [builtin.token_text(index) for index in tiny(CHATML).stop_ids] == texts
     no_closer = tiny("{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}")
-    assert [builtin.token_text(index) for index in no_closer.stop_ids] == ["<|endoftext|>"]
+    assert [builtin.token_text(index) for index in no_closer.stop_ids] == ["<|endoftext|>", "<|im_start|>"]
     eos_closer = tiny("{% for m in messages %}{{ m.content + eos_token }}{% endfor %}")
     assert [builtin.token_text(index) for index in eos_closer.stop_ids] == ["<|endoftext|>"]
 
@@ -184,8 +183,10 @@ def test_an_expert_cannot_end_its_turn_or_begin_another(builtin: ChatFormat, tex
 
 
 def test_an_experts_turn_is_read_back_by_parse(chat: ChatFormat) -> None:
-    text = '<think>\nHm.\n</think>\n\nNow.\n<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
-    read = chat.parse(chat.encode_turn(text))
+    call = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+    if chat.dialect == "deepseek":
+        call = "<｜tool▁call▁begin｜>look<｜tool▁sep｜>{}<｜tool▁call▁end｜>"  # noqa: RUF001
+    read = chat.parse(chat.encode_turn(f"<think>\nHm.\n</think>\n\nNow.\n{call}"))
     assert (read.reasoning, read.content, read.closed) == ("Hm.", "Now.", True)
     assert [(call.name, call.status) for call in read.tool_calls] == [("look", "ok")]
 

@@ -1,6 +1,8 @@
 """Any ids can be read, and every part of a turn is found among its tokens."""
 
 import json
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentgym_tok import ChatFormat
+from agentgym_tok.errors import UnknownName
 from agentgym_tok.types import AssistantMessage
 
 CALL = '<tool_call>\n{"name": "look", "arguments": {"at": "désk"}}\n</tool_call>'
@@ -114,6 +117,8 @@ def test_a_turn_without_a_stop_token_is_open(chat: ChatFormat) -> None:
         ("<think>Hm, and", "Hm, and", "", False),
         ("<think>", "", "", False),
         ("Now. <think>Hm.", None, "Now. <think>Hm.", True),
+        ("Now. <think>Hm.</think>Then.", None, "Now. <think>Hm.</think>Then.", True),
+        ("Now. <tool_call></think>", None, "Now.", True),
         ("<think>a</think>b<think>c</think>d", "a", "b<think>c</think>d", True),
         ("<think>a<think>b</think>c", "a<think>b", "c", True),
     ],
@@ -172,7 +177,9 @@ def test_without_tools_every_name_is_known_and_with_none_declared_none_is(builti
     assert parse(builtin, CALL, []).tool_calls[0].status == "unknown_tool"
 
 
-def test_several_calls_leave_the_content_between_them(chat: ChatFormat) -> None:
+@pytest.mark.parametrize("name", ["builtin", "qwen2_5", "qwen3"])
+def test_several_calls_leave_the_content_between_them(name: str, request: pytest.FixtureRequest) -> None:
+    chat: ChatFormat = request.getfixturevalue(name)
     broken = "<tool_call>{</tool_call>"
     read = parse(chat, f"One.{CALL}Two.{broken}{CALL}Three.")
     assert read.content == "One.Two.Three."
@@ -190,6 +197,18 @@ def test_a_span_takes_whole_tokens_where_a_token_crosses_the_delimiter(builtin: 
     assert "<tool_call>{}</tool_call>" in builtin.decode(ids[start:end])
     assert "<tool_call>" not in builtin.decode(ids[:start] + ids[start + 1 :])
     assert "</tool_call>" not in builtin.decode(ids[: end - 1])
+
+
+def test_a_dialect_asked_for_is_read_and_goes_with_the_format(tiny: Callable[..., ChatFormat]) -> None:
+    template = "{% for message in messages %}{{ message.content }}<|im_end|>\n{% endfor %}"
+    folder = tiny(template).reference
+    chat = ChatFormat.from_pretrained(folder, template, dialect="glm")
+    assert (tiny(template).dialect, chat.dialect) == ("hermes", "glm")
+    assert chat.fingerprint == tiny(template).fingerprint  # it changes no id
+    assert pickle.loads(pickle.dumps(chat)) is chat
+    assert [call.name for call in parse(chat, "<tool_call>look</tool_call>").tool_calls] == ["look"]
+    with pytest.raises(UnknownName, match="did you mean mistral"):
+        ChatFormat.from_pretrained(folder, template, dialect="mistrall")
 
 
 def test_json_escapes_and_big_numbers_are_kept(builtin: ChatFormat) -> None:

@@ -182,6 +182,22 @@ def test_bench_measures_and_writes_figures(tmp_path: Path, capsys: Capture) -> N
     assert "engine clone" in capsys.readouterr().out
 
 
+def test_bench_chat_shows_that_each_new_token_is_encoded_once(tmp_path: Path) -> None:
+    from agentgym_tok import ChatFormat
+    from agentgym_tok.cli.bench_chat import measure
+
+    chat = ChatFormat.builtin()
+    short, long = measure(chat, 8, 2000), measure(chat, 32, 8000)
+    for turns, figures in ((8, short), (32, long)):
+        # New are all tokens but the first prompt and the sampled ones; each bridge encodes one stop token more.
+        assert figures["tokens encoded by bridges"] < figures["tokens of the last context"]
+        assert figures["tokens encoded by renderings"] > figures["tokens of the last context"] * turns / 4
+    assert long["tokens encoded by bridges"] / short["tokens encoded by bridges"] == pytest.approx(4, rel=0.05)
+    assert long["tokens encoded by renderings"] / short["tokens encoded by renderings"] > 12
+    assert main(["bench", "chat", "--turns", "4", "--tokens", "1000", "--out", str(tmp_path / "chat.json")]) == 0
+    assert json.loads((tmp_path / "chat.json").read_text())["figures"]["tokens encoded by bridges"] > 0
+
+
 def test_generated_games_are_read_back_as_files(tmp_path: Path, capsys: Capture) -> None:
     options = ["--folder", str(tmp_path), "--split", "valid_seen", "--count", "4"]
     assert main(["data", "generate", "alfworld", *options]) == 0
