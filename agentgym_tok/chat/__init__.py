@@ -1,6 +1,8 @@
 """Messages to ids and back."""
 
 from agentgym_tok.chat.bridge import Refusal
+from agentgym_tok.chat.detokenize import Detokenizer
+from agentgym_tok.chat.dialects.tags import Tag
 from agentgym_tok.chat.format import ChatFormat
 
-__all__ = ["ChatFormat", "Refusal"]
+__all__ = ["ChatFormat", "Detokenizer", "Refusal", "Tag"]

@@ -58,7 +58,8 @@ class ChatFormat:
         parts = f"{tokenizer.digest}\n{template.source}\n{settings}"
         self.fingerprint = hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
         ends, call_end = self._bridge.ends, self._bridge.call_end
-        found = [*ends.closers, *stop_ids, *([] if call_end is None else [call_end]), *ends.openers]
+        # Not what closes a turn only where a message follows: gpt-oss ends its analysis with that, and goes on.
+        found = [*ends.closers[:1], *stop_ids, *([] if call_end is None else [call_end]), *ends.openers]
         self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys(found))
         self._root = Root(self.fingerprint, self.vocab_size)
         self._reader = TurnReader(tokenizer, template, self.stop_ids, dialect)

@@ -202,18 +202,19 @@ def judge(chat: ChatFormat, sampled: list[int], said: Message, word: str, messag
         return result.reason
     assert result.parent is context
     assert result.ids[: len(context)].tolist() == context.ids.tolist()
-    ends = {chat.token_text(index) for index in chat.stop_ids}
+    ends = {chat.token_text(index) for index in (*chat.stop_ids, *chat._bridge.ends.closers)}
     last = chat._tokenizer.control_texts.get(sampled[-1], "") if sampled else ""
     got = chat.decode(result.span.ids_T)
     clean = [replace(message, content=message.content.replace("\ud800", "\ufffd")) for message in messages]
     expected, alone = tail_of(chat, said, word, clean)
-    closes_reasoning = last not in ends and "</think>" in got and not expected.endswith(got)
-    if closes_reasoning:  # a cut inside reasoning gets the end of it, too
-        got = got.partition("</think>")[2].lstrip("\n")
-    closes_call = last not in ends and said.tool_calls and not expected.endswith(got)
-    if closes_call:  # a cut turn gets the close of others where nothing closes a turn that calls
-        got = got.removeprefix(chat.token_text(chat.stop_ids[0]))
-    assert expected.endswith(got)
+    forms = [got]
+    if last not in ends:
+        # A cut inside reasoning gets the end of that, and a cut call the close that nothing else would give it.
+        forms += [got.removeprefix("</think>").lstrip("\n")] * got.startswith("</think>")
+        forms += [form.removeprefix(chat.token_text(chat.stop_ids[0])) for form in forms if said.tool_calls]
+    added = next((got[: len(got) - len(form)] for form in forms if expected.endswith(form)), None)
+    assert added is not None, (expected, got)
+    got = got.removeprefix(added)
     skipped = expected.removesuffix(got)
     # What stands before: the syntax of the call, which the policy wrote itself, and the close, if it wrote that.
     drawn = next((end for end in sorted(ends, key=len) if skipped.endswith(end)), "") if last in ends else ""
@@ -222,7 +223,7 @@ def judge(chat: ChatFormat, sampled: list[int], said: Message, word: str, messag
     assert not syntax or said.tool_calls
     # World text never becomes a control token: there are as many as around words that spell none.
     plain, _ = tail_of(chat, said, word, neutral(clean))
-    meant = controls(chat, plain) - controls(chat, skipped) + closes_reasoning + bool(closes_call)
+    meant = controls(chat, plain) - controls(chat, skipped) + controls(chat, added)
     assert sum(index in chat.control_ids for index in result.span.ids_T.tolist()) == meant
     return None
 

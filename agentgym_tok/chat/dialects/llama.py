@@ -34,6 +34,8 @@ class _Llama:
     def read(self, turn: TurnText, tools: Tools) -> AssistantMessage:
         """Read a turn."""
         marks = turn.marks(self._pattern)
+        if not marks and not turn.opened and b"{" not in turn.raw:
+            return AssistantMessage(turn.text(0, turn.end).strip(), closed=turn.closed)
         if marks and not turn.opened and _BEGUN.match(turn.raw.lstrip()):
             marks = []  # a bare call; what it quotes delimits nothing
         reasoning = split_reasoning(turn, marks, self.reasoning)

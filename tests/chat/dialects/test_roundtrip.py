@@ -109,7 +109,7 @@ def test_models_own_templates_are_read_back(chat: ChatFormat, data: st.DataObjec
 
 
 def foreign() -> list[Path]:
-    folder = os.environ.get("AGENTGYM_TOK_TEMPLATES")
+    folder = os.environ.get("AGENTGYM_TOK_TRL")
     return sorted(Path(folder).glob("*.jinja")) if folder else []
 
 
@@ -123,7 +123,7 @@ STOPS = {
 MOST = {"deepseek": 2, "harmony": 1, "llama": 1}  # some templates refuse more calls, or end the turn behind each
 
 
-@pytest.mark.skipif(not foreign(), reason="AGENTGYM_TOK_TEMPLATES names no folder of chat templates (*.jinja)")
+@pytest.mark.skipif(not foreign(), reason="AGENTGYM_TOK_TRL names no folder of chat templates (*.jinja)")
 @pytest.mark.parametrize("file", foreign(), ids=lambda file: file.stem)
 def test_published_templates_are_read_back(file: Path, make_format: Callable[..., ChatFormat]) -> None:
     source = file.read_text(encoding="utf-8")
