@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench chat": ("bench_chat", "measure bridges beside rendering a long conversation anew each turn"),
     "trace show": ("trace_show", "list a trace's episodes, or one episode turn by turn"),
     "trace verify": ("trace_verify", "prove a trace: laws, hash chain, accounting"),
+    "drift": ("drift", "measure what a text pipeline would have trained on instead"),
     "data get": ("data_get", "download a world's official data"),
     "data generate": ("data_generate", "write generated games in the official format"),
     "list": ("list_names", "list worlds, splits, policies and chat formats"),

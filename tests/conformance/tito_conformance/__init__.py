@@ -1,0 +1,1 @@
+"""Drive any gateway that speaks OpenAI chat through the known ways in which token ids drift, and judge what it does."""
