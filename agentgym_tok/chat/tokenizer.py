@@ -1,10 +1,12 @@
 """Text to ids and back, so that only what is meant as a control token becomes one."""
 
+import functools
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
+from typing import Any
 
 import tokenizers
 from numpy.typing import ArrayLike
@@ -15,6 +17,7 @@ from agentgym_tok.tokens import Ids, as_ids
 __all__ = ["Tokenizer"]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 _CUTS = range(0xE000, 0xF900)
 """Private-use characters; one that occurs nowhere in a rendering marks where its text is cut."""
@@ -24,7 +27,7 @@ class Tokenizer:
     """Wrap a fast tokenizer of the `tokenizers` library.
 
     An added token is every entry that the tokenizer finds in raw text before its own rules: `<|im_end|>`, but also
-    `<tool_call>`, whether or not it is flagged special. All of them count as control tokens here.
+    `<tool_call>`, whether or not it is flagged special. All count as control tokens here, but for runs of blanks.
 
     Args:
         backend: The tokenizer; padding and truncation are switched off.
@@ -33,7 +36,7 @@ class Tokenizer:
         digest: sha256 of the tokenizer's rules and vocabulary.
 
     Raises:
-        ChatError: The tokenizer is not byte-level, so that a token alone has no bytes.
+        ChatError: A token of this tokenizer alone has no bytes.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
@@ -41,11 +44,11 @@ class Tokenizer:
         backend.no_truncation()
         self._backend = backend
         rules = json.loads(backend.to_str())
-        decoder = (rules.get("decoder") or {}).get("type")
-        if decoder != "ByteLevel":
-            raise ChatError("only byte-level tokenizers can be read", where="tokenizer.json", got=f"decoder {decoder}")
+        self._of_text = _bytes_of_entries(rules)
         self.digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
-        added = {index: token.content for index, token in backend.get_added_tokens_decoder().items()}
+        tokens = backend.get_added_tokens_decoder()
+        # Runs of blanks that a vocabulary adds (Gemma) structure nothing: a world may say them.
+        added = {index: token.content for index, token in tokens.items() if token.content.strip(" \n\t\u2581")}
         self.control_ids: frozenset[int] = frozenset(added)
         self.control_texts: dict[int, str] = added
         self.vocab_size: int = 1 + max(backend.get_vocab(with_added_tokens=True).values())
@@ -161,12 +164,8 @@ class Tokenizer:
     def token_bytes(self) -> list[bytes]:
         """The bytes of every id."""
         table = [b""] * self.vocab_size
-        of_char = _byte_of_char()
         for text, index in self._backend.get_vocab(with_added_tokens=True).items():
-            if index in self.control_ids or any(char not in of_char for char in text):
-                table[index] = text.encode()  # an entry that is no text of the alphabet stands for itself
-            else:
-                table[index] = bytes(of_char[char] for char in text)
+            table[index] = text.encode() if index in self.control_ids else self._of_text(text)
         return table
 
 
@@ -190,6 +189,40 @@ def replace_surrogates(text: str) -> tuple[str, int]:
     return _SURROGATE.subn("\ufffd", text)
 
 
+def _bytes_of_entries(rules: Mapping[str, Any]) -> Callable[[str], bytes]:
+    """Return what gives an entry's bytes, by the tokenizer's decoder.
+
+    Raises:
+        ChatError: A token alone has no bytes there, such as where the first blank of a text is taken off.
+    """
+    decoder = rules.get("decoder") or {}
+    kinds = [part.get("type") for part in decoder.get("decoders", [decoder])]
+    if kinds == ["ByteLevel"]:
+        return _byte_level
+    normalizer = json.dumps(rules.get("normalizer"))
+    if kinds == ["Replace", "ByteFallback", "Fuse"] and "Prepend" not in normalizer:
+        return _byte_fallback
+    raise ChatError(
+        "a token of this tokenizer has no bytes of its own",
+        where="tokenizer.json",
+        got=f"decoder {', '.join(map(str, kinds))}",
+        expected="ByteLevel, or Replace, ByteFallback, Fuse without a prepended blank",
+    )
+
+
+def _byte_level(text: str) -> bytes:
+    """Return the bytes of a byte-level entry (GPT-2); one that is no text of the alphabet stands for itself."""
+    of_char = _byte_of_char()
+    return bytes(of_char[char] for char in text) if all(char in of_char for char in text) else text.encode()
+
+
+def _byte_fallback(text: str) -> bytes:
+    """Return the bytes of an entry of SentencePiece's kind: `<0xE2>` is a byte, and U+2581 a blank."""
+    byte = _BYTE.fullmatch(text)
+    return bytes([int(byte[1], 16)]) if byte else text.replace("\u2581", " ").encode()
+
+
+@functools.cache
 def _byte_of_char() -> dict[str, int]:
     """Return the alphabet of byte-level BPE (GPT-2): printable bytes stand for themselves, others from U+0100 on."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
