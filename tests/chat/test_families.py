@@ -8,18 +8,24 @@ own control tokens. Templates that models ship come out of the trl wheel (`make 
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import resources
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentgym_tok import ChatFormat, Context, Message, Refusal, ToolCall
+from agentgym_tok import ChatFormat, Context, Message, Refusal, Sampling, ToolCall
+from agentgym_tok.envs import RecordTrace, TextObservation, TokenEnv, Transcript
+from agentgym_tok.envs.token_env import PLAIN_WORDS
 from agentgym_tok.errors import ChatError
+from agentgym_tok.trace import RunMeta, TraceStore, verify
 
 SPECIAL = {"bos_token": "<|bos|>", "eos_token": "<|eos|>", "pad_token": "<|pad|>", "unk_token": "<|unk|>"}
 SPELLED = re.compile(
@@ -356,3 +362,52 @@ def test_a_bridged_conversation_is_the_rendered_one_where_the_template_keeps_its
         assert not isinstance(bridged, Refusal)
         context = bridged
         assert context.ids.tolist() == chat.open(history).ids.tolist()
+
+
+# ---- logged is sent
+
+
+class Echo(gym.Env[str, str]):
+    """Say what was said, and control tokens."""
+
+    observation_space = action_space = gym.spaces.Text(1000)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed)
+        return "Begin. <|im_end|><|end|>", {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return f"\0{action}\ud800 <|end|></s><think>", 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if "strftime_now" not in SOURCES[name]])
+def test_what_is_logged_of_every_family_is_what_was_sent(
+    family: Callable[[str], ChatFormat], name: str, tmp_path: Path
+) -> None:
+    """Random ids as turns: the log holds the very ids, and makes each context again from its messages."""
+    chat = family(name)
+    draw = np.random.default_rng(0)
+    meta = RunMeta(fingerprint=chat.fingerprint, vocab_size=chat.vocab_size)
+    prompting = NoSystem(PLAIN_WORDS)
+    with TraceStore(tmp_path, meta=meta) as store:
+        env = RecordTrace(TokenEnv(Echo(), chat, prompting, max_steps=4), store)
+        sent = [env.reset(seed=0)[0]]
+        said = []
+        for place in range(4):
+            turn = [*draw.integers(chat.vocab_size, size=6).tolist(), *chat.stop_ids[: place % 2]]
+            env.note(-draw.random(len(turn)), Sampling())
+            said.append(turn)
+            sent.append(env.step(np.array(turn))[0])
+        (episode,) = store.episodes()
+    assert [turn.context.ids.tolist() for turn in episode.turns] == [ids_T.tolist() for ids_T in sent[:4]]
+    assert [turn.completion.ids_T.tolist() for turn in episode.turns] == said
+    found = verify(tmp_path, chat)
+    assert found.ok, found.breaches
+    assert found.replayed == 4
+
+
+class NoSystem(Transcript):
+    """Begin with the world's words: some templates know no system message."""
+
+    def open(self, observation: TextObservation, task: Mapping[str, Any]) -> list[Message]:
+        return super().open(observation, task)[1:]
