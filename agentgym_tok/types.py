@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import Field
@@ -275,10 +275,6 @@ class Completion:
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor, since unpickled arrays are writeable.
         return Completion, tuple(getattr(self, part.name) for part in fields(self))
-
-    def at_versions(self, version: str) -> "Completion":
-        """Return the same completion, drawn under one weight version."""
-        return replace(self, weight_versions=((version, 0, len(self.ids_T)),))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,10 +1,14 @@
-"""Fixtures for all tests: where the shared data stands."""
+"""Fixtures for all tests: where the shared data stands, and the formats of its tokenizers."""
 
 import os
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from agentgym_tok import ChatFormat
 
 # Machines of CI are slow and shared: a test's time says nothing, its answer does.
 hypothesis.settings.register_profile("default", deadline=None)
@@ -26,3 +30,38 @@ def shared() -> Path:
             f"no shared data at {folder}: set AGENTGYM_TOK_SHARED to the folder that holds alfworld/, tokenizers/, ..."
         )
     return folder
+
+
+@pytest.fixture(scope="session")
+def builtin() -> ChatFormat:
+    return ChatFormat.builtin()
+
+
+@pytest.fixture(scope="session")
+def unpack(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return the folder of a model's tokenizer; each is unpacked once."""
+    pytest.importorskip("transformers")
+    target = tmp_path_factory.mktemp("tokenizers")
+
+    def folder(name: str) -> Path:
+        if not (target / name).is_dir():
+            with tarfile.open(shared / "tokenizers" / f"{name}.tar.xz") as archive:
+                archive.extractall(target, filter="data")
+        return target / name
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def qwen2_5(unpack: Callable[[str], Path]) -> ChatFormat:
+    return ChatFormat.from_pretrained(unpack("qwen2_5"))
+
+
+@pytest.fixture(scope="session")
+def qwen3(unpack: Callable[[str], Path]) -> ChatFormat:
+    return ChatFormat.from_pretrained(unpack("qwen3"))
+
+
+@pytest.fixture(scope="session")
+def deepseek_v3(unpack: Callable[[str], Path]) -> ChatFormat:
+    return ChatFormat.from_pretrained(unpack("deepseek_v3"))

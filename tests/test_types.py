@@ -166,12 +166,6 @@ def test_logprobs_and_their_kind_agree() -> None:
     assert Completion([]).logprobs == "missing"
 
 
-def test_a_weight_version_covers_the_whole_completion() -> None:
-    completion = Completion([4, 5, 6]).at_versions("step 3")
-    assert completion.weight_versions == (("step 3", 0, 3),)
-    assert completion.ids_T.tolist() == [4, 5, 6]
-
-
 def test_what_holds_arrays_compares_by_identity_and_can_stand_in_sets() -> None:
     ids_T = np.arange(3, dtype=np.int32)
     for make in (lambda: Request(ids_T), lambda: Completion(ids_T), lambda: Delta(ids_T)):

@@ -173,7 +173,7 @@ class Bridge:
 
     def _without_call(self, stub: Stub, whole: Rendering, stop: int | None) -> Rendering | Refusal:
         """Take off what still belongs to the stub's own call: the policy has sampled its like."""
-        before = self._call_end(stub)
+        before = self._behind_call(stub)
         if before is None:
             return Refusal("body_rewritten", "a call's arguments are not kept as they are")
         for cut, close in self._cuts(before, stop):
@@ -198,7 +198,7 @@ class Bridge:
         # Nothing closes a turn that calls (GLM, DeepSeek); a cut turn gets what closes others.
         yield len(before), self.ends.closer if stop is None else ""
 
-    def _call_end(self, stub: Stub) -> str | None:
+    def _behind_call(self, stub: Stub) -> str | None:
         if stub not in self._before:
             if len(self._before) >= _MOST_KNOWN:
                 self._before.clear()  # call ids that never repeat must not fill the memory

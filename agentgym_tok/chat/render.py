@@ -8,7 +8,7 @@ from typing import Any
 from agentgym_tok.chat.template import ChatTemplate
 from agentgym_tok.chat.tokenizer import Tokenizer, free_cut, replace_surrogates
 from agentgym_tok.tokens import Ids
-from agentgym_tok.types import Message, ToolCall
+from agentgym_tok.types import Message
 
 __all__ = ["Rendering", "render"]
 
@@ -156,8 +156,3 @@ def _strings(value: Any) -> list[str]:
     if isinstance(value, (list, tuple)):
         return [text for item in value for text in _strings(item)]
     return []
-
-
-def stub_call(message: Message, place: int) -> ToolCall:
-    """Return the call that a tool message answers, as far as the message names it."""
-    return ToolCall(name=message.name or "tool", arguments={}, id=message.tool_call_id or f"call{place}")

@@ -1,10 +1,8 @@
 """The formats that the chat tests run on: the builtin one, and models' real ones where the shared data is there."""
 
 import json
-import tarfile
 from collections.abc import Callable
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,41 +10,6 @@ import pytest
 from agentgym_tok import ChatFormat
 
 REAL = ("qwen2_5", "qwen3", "deepseek_v3")
-
-
-@pytest.fixture(scope="session")
-def builtin() -> ChatFormat:
-    return ChatFormat.builtin()
-
-
-@pytest.fixture(scope="session")
-def unpack(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return the folder of a model's tokenizer; each is unpacked once."""
-    pytest.importorskip("transformers")
-    target = tmp_path_factory.mktemp("tokenizers")
-
-    def folder(name: str) -> Path:
-        if not (target / name).is_dir():
-            with tarfile.open(shared / "tokenizers" / f"{name}.tar.xz") as archive:
-                archive.extractall(target, filter="data")
-        return target / name
-
-    return folder
-
-
-@pytest.fixture(scope="session")
-def qwen2_5(unpack: Callable[[str], Path]) -> ChatFormat:
-    return ChatFormat.from_pretrained(unpack("qwen2_5"))
-
-
-@pytest.fixture(scope="session")
-def qwen3(unpack: Callable[[str], Path]) -> ChatFormat:
-    return ChatFormat.from_pretrained(unpack("qwen3"))
-
-
-@pytest.fixture(scope="session")
-def deepseek_v3(unpack: Callable[[str], Path]) -> ChatFormat:
-    return ChatFormat.from_pretrained(unpack("deepseek_v3"))
 
 
 @pytest.fixture(scope="session", params=["builtin", *REAL])

@@ -1,10 +1,8 @@
 """Chat formats and a maker of episodes for the tests of drift."""
 
 import json
-import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -103,41 +101,6 @@ class Words:
 @pytest.fixture(scope="session")
 def words() -> type[Words]:
     return Words
-
-
-@pytest.fixture(scope="session")
-def builtin() -> ChatFormat:
-    return ChatFormat.builtin()
-
-
-@pytest.fixture(scope="session")
-def unpack(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return the folder of a model's tokenizer; each is unpacked once."""
-    pytest.importorskip("transformers")
-    target = tmp_path_factory.mktemp("tokenizers")
-
-    def folder(name: str) -> Path:
-        if not (target / name).is_dir():
-            with tarfile.open(shared / "tokenizers" / f"{name}.tar.xz") as archive:
-                archive.extractall(target, filter="data")
-        return target / name
-
-    return folder
-
-
-@pytest.fixture(scope="session")
-def qwen3(unpack: Callable[[str], Path]) -> ChatFormat:
-    return ChatFormat.from_pretrained(unpack("qwen3"))
-
-
-@pytest.fixture(scope="session")
-def qwen2_5(unpack: Callable[[str], Path]) -> ChatFormat:
-    return ChatFormat.from_pretrained(unpack("qwen2_5"))
-
-
-@pytest.fixture(scope="session")
-def deepseek_v3(unpack: Callable[[str], Path]) -> ChatFormat:
-    return ChatFormat.from_pretrained(unpack("deepseek_v3"))
 
 
 @pytest.fixture(scope="session")
