@@ -21,7 +21,7 @@ HOLDER = textwrap.dedent(
     from agentgym_tok.trace import RunMeta, TraceStore
     store = TraceStore(sys.argv[1], meta=RunMeta(fingerprint="f" * 64, vocab_size=5000))
     child = os.fork() if len(sys.argv) > 2 else 0
-    print("ready", os.getpid(), flush=True)
+    os.write(1, f"ready {os.getpid()}\\n".encode())  # one write, so that two processes never share a line
     time.sleep(60)
     """
 )
