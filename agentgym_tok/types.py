@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from agentgym_tok.config import Config
@@ -16,12 +18,17 @@ __all__ = [
     "CallStatus",
     "Completion",
     "Delta",
+    "Experts",
     "FinishReason",
     "LogprobKind",
     "Message",
     "Policy",
     "Request",
     "Sampling",
+    "ScoreRequest",
+    "Scorer",
+    "Scores",
+    "Support",
     "ToolCall",
     "Trusted",
 ]
@@ -29,6 +36,8 @@ __all__ = [
 CallStatus: TypeAlias = Literal["ok", "invalid_json", "unclosed", "missing_name", "malformed", "unknown_tool"]
 FinishReason: TypeAlias = Literal["stop", "length", "truncated", "abort"]
 LogprobKind: TypeAlias = Literal["raw", "processed", "missing", "sentinel"]
+Experts: TypeAlias = NDArray[np.uint16]
+"""Indices of experts: uint16 [T, L, K], K chosen ones in each of L layers, not writeable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,7 @@ class Message:
         reasoning: An assistant's reasoning, where it is kept apart from the content.
         trusted: Control tokens spelled in the content are meant. Never set it for text of a world, a tool or a page.
         untrusted: Half-open character ranges of a trusted content that hold such text all the same.
+        images: sha256 of each image that is shown with the text, hex; `TraceStore.add_image` keeps the file.
     """
 
     role: str
@@ -81,6 +91,7 @@ class Message:
     reasoning: str | None = None
     trusted: bool = False
     untrusted: tuple[tuple[int, int], ...] = ()
+    images: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         place = 0
@@ -235,6 +246,29 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Support:
+    """Hold which ids each token could be drawn from, once top-k and top-p had left some; compares by identity.
+
+    Args:
+        counts_T: int32 [T], how many.
+        ids_S: int32 [S], those of the first token, then those of the second, and so on.
+    """
+
+    counts_T: Ids
+    ids_S: Ids
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counts_T", as_ids(self.counts_T, where="Support.counts_T"))
+        object.__setattr__(self, "ids_S", as_ids(self.ids_S, where="Support.ids_S"))
+        if int(self.counts_T.sum()) != len(self.ids_S):
+            got = f"{len(self.ids_S)} ids for counts that sum to {int(self.counts_T.sum())}"
+            raise PolicyError("the sampling support is ragged", where="Support", got=got, expected="one id each")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Support, (self.counts_T, self.ids_S)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Completion:
     """Hold one turn as the engine returned it; compares by identity.
 
@@ -248,6 +282,8 @@ class Completion:
         engine: Name and version of what drew the ids.
         sampling: The parameters in force.
         origin: `sampled`, or `demonstration` for experts and encoded text.
+        experts_T_L_K: uint16 [T, L, K], the experts that each layer of a mixture chose; None where nobody said.
+        support: The ids that each token could be drawn from; None where nobody said.
     """
 
     ids_T: Ids
@@ -259,9 +295,12 @@ class Completion:
     engine: str = ""
     sampling: Sampling | None = None
     origin: Origin = "sampled"
+    experts_T_L_K: Experts | None = None
+    support: Support | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids_T", as_ids(self.ids_T, where="Completion.ids_T"))
+        self._check_evidence()
         if self.logprobs_T is not None:
             object.__setattr__(self, "logprobs_T", as_logprobs(self.logprobs_T, len(self.ids_T)))
         if (self.logprobs_T is None) != (self.logprobs == "missing"):
@@ -271,6 +310,26 @@ class Completion:
                 got=f"logprobs={self.logprobs!r} {'without' if self.logprobs_T is None else 'with'} an array",
                 expected='"missing" exactly where there is no array',
             )
+
+    def _check_evidence(self) -> None:
+        where, length = f"completion of {self.engine or 'a policy'}", len(self.ids_T)
+        if self.support is not None and len(self.support.counts_T) != length:
+            got = f"{len(self.support.counts_T)} counts for {length} ids"
+            raise PolicyError(
+                "the sampling support does not fit", where=where, got=got, expected="one count for each id"
+            )
+        if self.experts_T_L_K is None:
+            return
+        experts = np.asarray(self.experts_T_L_K)
+        fits = experts.ndim == 3 and len(experts) == length and experts.dtype.kind in "iu"
+        if not fits or (experts.size and (int(experts.min()) < 0 or int(experts.max()) > np.iinfo(np.uint16).max)):
+            got = f"{experts.dtype} of shape {experts.shape}"
+            expected = f"whole numbers below 65,536 of shape ({length}, layers, chosen)"
+            raise PolicyError("the experts do not fit", where=where, got=got, expected=expected)
+        if experts.dtype != np.uint16 or experts.flags.writeable:
+            experts = experts.astype(np.uint16)
+            experts.flags.writeable = False
+        object.__setattr__(self, "experts_T_L_K", experts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor, since unpickled arrays are writeable.
@@ -302,4 +361,57 @@ class Policy(Protocol):
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:
         """Answer one request piece by piece."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreRequest:
+    """Ask how likely some ids of a sequence are, each after all ids before it; compares by identity.
+
+    Args:
+        ids_T: int32 [T], contexts and answers as they stand one after the other.
+        parts: `(start, end, sampling)`, half-open ranges of `ids_T` in order, with the parameters that drew them.
+
+    Raises:
+        PolicyError: A range is out of order or outside the ids, or begins where no id stands before.
+    """
+
+    ids_T: Ids
+    parts: tuple[tuple[int, int, Sampling], ...]
+
+    def __post_init__(self) -> None:
+        place = 1
+        for start, end, _ in self.parts:
+            if not place <= start <= end <= len(self.ids_T):
+                got = f"{start} to {end} of {len(self.ids_T)} ids"
+                expected = "ranges in order, after the first id"
+                raise PolicyError("these ids cannot be scored", where="ScoreRequest.parts", got=got, expected=expected)
+            place = end
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Hold the log-probabilities that a `ScoreRequest` asks for, part by part; compares by identity.
+
+    Args:
+        raw_S: float32 [S], nats, under the model's own distribution.
+        processed_S: float32 [S], nats, after temperature, top-k and top-p of the part; -inf where the id could not
+            have been drawn.
+        version: Of the weights.
+    """
+
+    raw_S: NDArray[np.float32]
+    processed_S: NDArray[np.float32]
+    version: str
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Say how likely given ids are; a policy may do this too."""
+
+    fingerprint: str
+    """`ChatFormat.fingerprint` of the ids that it knows."""
+
+    def score(self, requests: Sequence[ScoreRequest]) -> list[Scores]:
+        """Score a batch, in order."""
         ...

@@ -19,6 +19,7 @@ from agentgym_tok.types import (
     Policy,
     Request,
     Sampling,
+    ScoreRequest,
     ToolCall,
     Trusted,
 )
@@ -204,3 +205,11 @@ def test_a_policy_is_known_by_what_it_can_do() -> None:
 
     assert isinstance(Silent(), Policy)
     assert not isinstance(object(), Policy)
+
+
+@pytest.mark.parametrize("parts", [((0, 2),), ((1, 5),), ((3, 2),), ((1, 3), (2, 4)), ((3, 4), (1, 2))])
+def test_ids_without_a_context_or_outside_the_sequence_cannot_be_scored(parts: tuple[tuple[int, int], ...]) -> None:
+    ids_T = np.arange(4, dtype=np.int32)
+    assert ScoreRequest(ids_T, ((1, 3, Sampling()), (3, 4, Sampling()))).parts
+    with pytest.raises(PolicyError, match="cannot be scored"):
+        ScoreRequest(ids_T, tuple((start, end, Sampling()) for start, end in parts))

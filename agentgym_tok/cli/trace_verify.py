@@ -7,12 +7,10 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 from rich.table import Table
 
-from agentgym_tok.chat import ChatFormat
 from agentgym_tok.cli.tables import show
-from agentgym_tok.cli.worlds import chat_format
+from agentgym_tok.cli.worlds import chat_format, own_format
 from agentgym_tok.config import Config
-from agentgym_tok.errors import AgentGymTokError
-from agentgym_tok.trace import Accounting, TraceStore, Verification, verify
+from agentgym_tok.trace import Accounting, Verification, verify
 
 __all__ = ["Options", "accounting_table", "run"]
 
@@ -34,7 +32,7 @@ def run(options: Options) -> int:
         TraceError: There is no trace, or it cannot be read.
         FingerprintMismatch: The chat format given is another one than the run's.
     """
-    chat = chat_format(options.chat) if options.chat is not None else _own_format(options.run)
+    chat = chat_format(options.chat) if options.chat is not None else own_format(options.run)
     found = verify(options.run, chat)
     if options.output == "json":
         print(json.dumps(found.to_dict(), indent=1))
@@ -43,22 +41,13 @@ def run(options: Options) -> int:
     return 0 if found.ok else 1
 
 
-def _own_format(run: str) -> ChatFormat | None:
-    """Return the format that the run names, or None where this machine cannot make the same one."""
-    with TraceStore(run, mode="r") as store:
-        meta = store.meta
-    try:
-        chat = chat_format(meta.chat) if meta.chat else None
-    except AgentGymTokError:
-        return None
-    return chat if chat is not None and chat.fingerprint == meta.fingerprint else None
-
-
 def report(found: Verification) -> None:
     """Print a verification for people."""
     show(accounting_table(found.accounting))
     turns = f"{found.replayed} of {found.turns} turns made again from their messages"
     print(f"{found.episodes} episodes, {found.turns} turns, {found.ids} ids in {found.shards} shards; {turns}")
+    if found.redacted:
+        print(f"{found.redacted} turns are redacted: what was taken out is known by its digest alone")
     for breach in found.breaches[:_MOST_SHOWN]:
         place = breach.episode[:10] + ("" if breach.turn is None else f" turn {breach.turn}")
         print(f"BREACH law {breach.law} {place}: {breach.message}")

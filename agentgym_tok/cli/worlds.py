@@ -10,10 +10,11 @@ from pydantic import Field
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.config import Config
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import ConfigError, unknown_name
+from agentgym_tok.errors import AgentGymTokError, ConfigError, unknown_name
 from agentgym_tok.tokens import Ids
+from agentgym_tok.trace import TraceStore
 
-__all__ = ["WORLDS", "WorldOptions", "chat_format", "env_maker"]
+__all__ = ["WORLDS", "WorldOptions", "chat_format", "env_maker", "own_format"]
 
 WORLDS: Mapping[str, str] = {"alfworld": "agentgym_tok/ALFWorld-v0"}
 
@@ -34,6 +35,17 @@ class WorldOptions(Config):
 def chat_format(name: str) -> ChatFormat:
     """Return the chat format of a name."""
     return ChatFormat.builtin() if name == "builtin" else ChatFormat.from_pretrained(name)
+
+
+def own_format(run: str) -> ChatFormat | None:
+    """Return the format that the run names, or None where this machine cannot make the same one."""
+    with TraceStore(run, mode="r") as store:
+        meta = store.meta
+    try:
+        chat = chat_format(meta.chat) if meta.chat else None
+    except AgentGymTokError:
+        return None
+    return chat if chat is not None and chat.fingerprint == meta.fingerprint else None
 
 
 def env_maker(world: str, options: WorldOptions, chat: ChatFormat) -> "Callable[[], gym.Env[Ids, Ids]]":

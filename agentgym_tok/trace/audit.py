@@ -1,11 +1,14 @@
 """The promise under all laws: a shard is what was written, record by record."""
 
-from collections.abc import Callable, Iterator
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from agentgym_tok.errors import TraceCorrupt
-from agentgym_tok.trace.chain import node_digest, seal, short_seal
+from agentgym_tok.trace.chain import node_digest, redaction_seal, seal, short_seal
 from agentgym_tok.trace.encoding import end_seal
+from agentgym_tok.trace.evidence import evidence_from, evidence_seal
 from agentgym_tok.trace.laws import RECORD, Breach
 from agentgym_tok.trace.reader import Reader, span_from
 from agentgym_tok.trace.schema import HEAD, TURN
@@ -19,10 +22,18 @@ _NODES = """
 """
 _TURNS = """
     SELECT turns.*, context.digest AS context_digest, answer.digest AS answer_digest, settings.body AS settings_body,
-        texts.body AS texts_body FROM turns
+        texts.body AS texts_body, layers, chosen, experts, counts, support, answer.length AS length FROM turns
     LEFT JOIN nodes AS context ON context.id = turns.context LEFT JOIN nodes AS answer ON answer.id = turns.completion
     LEFT JOIN settings ON settings.id = turns.settings LEFT JOIN texts ON texts.turn = turns.id
+    LEFT JOIN evidence ON evidence.turn = turns.id
     WHERE episode = ? ORDER BY seq
+"""
+_STRAYS = """
+    SELECT (SELECT count(*) FROM texts WHERE turn NOT IN (SELECT id FROM turns))
+        + (SELECT count(*) FROM evidence WHERE turn NOT IN (SELECT id FROM turns WHERE evidence IS NOT NULL))
+        + (SELECT count(*) FROM redactions WHERE kind NOT IN ('nodes', 'texts', 'evidence')
+            OR kind = 'nodes' AND record NOT IN (SELECT id FROM nodes)
+            OR kind != 'nodes' AND record NOT IN (SELECT id FROM turns))
 """
 
 
@@ -42,16 +53,22 @@ def audit(reader: Reader) -> Iterator[Breach]:
         for (message,) in reader.connection.execute("PRAGMA integrity_check"):
             if message != "ok":
                 yield _breach(f"{reader.path.name}: {message}")
-        for table in ("roots", "nodes", "settings", "episodes", "turns"):
+        for table in ("roots", "nodes", "settings", "episodes", "turns", "images", "redactions"):
             count, last = reader.connection.execute(f"SELECT count(*), max(id) FROM {table}").fetchone()  # noqa: S608
             if count != (last or 0):
                 yield _breach(f"{reader.path.name}: {count} records in {table}, the last is number {last}")
         yield from _meta(reader)
+        redacted = {(row["kind"], row["record"]): row for row in reader.connection.execute("SELECT * FROM redactions")}
         yield from _each(reader, "SELECT * FROM roots", "root", _root)
-        yield from _each(reader, _NODES, "node", _node)
+        yield from _each(reader, _NODES, "node", lambda row: _node(row, redacted.get(("nodes", row["id"]))))
         yield from _each(reader, "SELECT * FROM tokens", "token text", _token)
+        yield from _each(reader, "SELECT * FROM images", "image", _image)
+        images = frozenset(row["sha256"] for row in reader.connection.execute("SELECT sha256 FROM images"))
         for record in reader.connection.execute("SELECT * FROM episodes ORDER BY id").fetchall():
-            yield from _chain(reader, record)
+            yield from _chain(reader, record, redacted, images)
+        (count,) = reader.connection.execute(_STRAYS).fetchone()
+        if count:
+            yield _breach(f"{reader.path.name}: {count} texts, evidence or redactions belong to no record")
 
 
 def _breach(message: str, episode: str = "", turn: int | None = None) -> Breach:
@@ -83,17 +100,42 @@ def _root(row: Any) -> bytes:
     return short_seal(b"", (row["fingerprint"], row["vocab_size"], row["tools"]))
 
 
-def _node(row: Any) -> bytes:
+def _node(row: Any, redaction: Any | None) -> bytes:
     if (row["root"] is None) == (row["parent"] is None):
         raise TraceCorrupt("a first span has a root, every other one a parent", got=f"{row['root']}, {row['parent']}")
-    return node_digest(row["before"], span_from(row))
+    span = span_from(row)
+    if redaction is None:
+        return node_digest(row["before"], span)
+    _check_redaction(redaction, row["digest"], node_digest(row["before"], span))
+    return bytes(row["digest"])
 
 
 def _token(row: Any) -> bytes:
     return short_seal(b"", (row["id"], row["text"]))
 
 
-def _chain(reader: Reader, record: Any) -> Iterator[Breach]:
+def _image(row: Any) -> bytes:
+    found = hashlib.sha256(row["body"]).hexdigest()
+    if found != row["sha256"]:
+        raise TraceCorrupt("the file is another one", got=found, expected=row["sha256"])
+    return short_seal(b"", (row["sha256"], row["type"]))
+
+
+def _check_redaction(row: Any, digest: bytes, body: bytes | None) -> None:
+    """Check what a redaction left behind, and that the redaction itself is what was written.
+
+    Raises:
+        TraceCorrupt: One of them is not.
+    """
+    if body != row["body"]:
+        raise TraceCorrupt("what a redaction left is not what stands there")
+    if redaction_seal(row["kind"], digest, row["rule"], row["made"], row["body"]) != row["digest"]:
+        raise TraceCorrupt("a redaction is not what was written")
+
+
+def _chain(
+    reader: Reader, record: Any, redacted: Mapping[tuple[str, int], Any], images: frozenset[str]
+) -> Iterator[Breach]:
     name = record["name"]
     tip = seal(b"", [record[column] for column in HEAD])
     count = 0
@@ -101,11 +143,11 @@ def _chain(reader: Reader, record: Any) -> Iterator[Breach]:
         if row["seq"] != count:
             yield _breach(f"attempt number {count} is missing", name, row["turn"])
         count = row["seq"] + 1
-        if row["texts_body"] is None or short_seal(b"", (row["texts_body"],)) != row["texts"]:
-            yield _breach("its texts are not those that were written", name, row["turn"])
-        references = (row["context_digest"], row["answer_digest"], row["settings_body"])
-        if seal(tip, (*references, *(row[column] for column in TURN))) != row["hash"]:
-            yield _breach("the hash chain breaks", name, row["turn"])
+        try:
+            with reading(reader.path, "turn"):
+                _check_turn(row, tip, redacted, images)
+        except TraceCorrupt as error:
+            yield _breach(str(error), name, row["turn"])
         tip = row["hash"]
     if count != record["turns"]:
         yield _breach(f"{count} attempts are there, {record['turns']} were written", name)
@@ -113,3 +155,30 @@ def _chain(reader: Reader, record: Any) -> Iterator[Breach]:
         tip = end_seal(tip, record["status"], record["success"], record["failure"])
     if tip != record["tip"]:
         yield _breach("the hash chain does not end where it should", name)
+
+
+def _check_images(texts: Any, images: frozenset[str]) -> None:
+    missing = {name for message in texts["messages"] for name in message.get("images", ())} - images
+    if missing:
+        raise TraceCorrupt("an image that it shows is not there", got=min(missing))
+
+
+def _check_turn(row: Any, tip: bytes, redacted: Mapping[tuple[str, int], Any], images: frozenset[str]) -> None:
+    experts_T_L_K, support = evidence_from(row, row["length"])
+    said = evidence_seal(experts_T_L_K, support)
+    evidence, texts = (redacted.get((kind, row["id"])) for kind in ("evidence", "texts"))
+    if evidence is not None:
+        _check_redaction(evidence, row["evidence"], said)
+    elif said != row["evidence"]:
+        raise TraceCorrupt("its evidence is not what was written")
+    if row["texts_body"] is None:
+        raise TraceCorrupt("its texts are missing")
+    if texts is not None:
+        _check_redaction(texts, row["texts"], short_seal(b"", (row["texts_body"],)))
+    elif short_seal(b"", (row["texts_body"],)) != row["texts"]:
+        raise TraceCorrupt("its texts are not those that were written")
+    if '"images"' in row["texts_body"]:
+        _check_images(json.loads(row["texts_body"]), images)
+    cells = [row[column] for column in TURN]
+    if seal(tip, (row["context_digest"], row["answer_digest"], row["settings_body"], *cells)) != row["hash"]:
+        raise TraceCorrupt("the hash chain breaks")

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from agentgym_tok.tokens import Root, Span
 from agentgym_tok.trace.codec import ids_bytes, logprobs_bytes
 
-__all__ = ["Value", "node_digest", "root_digest", "seal", "short_seal"]
+__all__ = ["Value", "node_digest", "redaction_seal", "root_digest", "seal", "short_seal"]
 
 Value: TypeAlias = int | float | str | bytes | None
 """What a cell of a table can hold."""
@@ -55,6 +55,19 @@ def node_digest(parent: bytes, span: Span) -> bytes:
     """
     logprobs = None if span.logprobs_T is None else logprobs_bytes(span.logprobs_T)
     return short_seal(parent, (span.origin, span.replaced, ids_bytes(span.ids_T), logprobs))
+
+
+def redaction_seal(kind: str, digest: bytes, rule: str, made: float, body: bytes) -> bytes:
+    """Seal a redaction.
+
+    Args:
+        kind: Table of the record.
+        digest: What the record was sealed with before, and still is.
+        rule: What was looked for.
+        made: Unix time in seconds.
+        body: Digest that the record would have as it stands now.
+    """
+    return short_seal(b"", (kind, digest, rule, made, body))
 
 
 def _canonical(values: Iterable[Value]) -> bytes:

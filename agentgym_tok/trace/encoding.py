@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from agentgym_tok.errors import TraceError
 from agentgym_tok.tokens import Context, Root, Span
 from agentgym_tok.trace.chain import Value, seal
-from agentgym_tok.trace.records import Edge, EpisodeHead, Failure, Status, Turn
+from agentgym_tok.trace.evidence import evidence_from
+from agentgym_tok.trace.records import Edge, EpisodeHead, Failure, Redacted, Status, Turn
 from agentgym_tok.trace.schema import HEAD
 from agentgym_tok.types import Completion, Message, Sampling, ToolCall
 
@@ -115,10 +116,13 @@ def _settings_from(body: str) -> tuple[str, Sampling | None]:
 
 def failure_json(failure: Failure | None) -> str | None:
     """Return a failure as JSON."""
+    return None if failure is None else to_json(_failure(failure), where="failure")
+
+
+def _failure(failure: Failure | None) -> dict[str, str] | None:
     if failure is None:
         return None
-    document = {"boundary": failure.boundary, "kind": failure.kind, "message": failure.message}
-    return to_json(document, where="failure")
+    return {"boundary": failure.boundary, "kind": failure.kind, "message": failure.message}
 
 
 def failure_from(body: str | None) -> Failure | None:
@@ -135,17 +139,24 @@ def end_seal(tip: bytes, status: Status, success: Value, failure: str | None) ->
 
 
 def texts_json(turn: Turn) -> str:
-    """Return what people read of a turn as JSON."""
-    messages = [_message(message) for message in turn.messages]
-    document = {"messages": messages, "text": turn.text, "action_text": turn.action_text}
-    return to_json(document, where=f"messages of turn {turn.index} of {turn.episode}")
+    """Return what is free text in a turn as JSON."""
+    document = {
+        "messages": [_message(message) for message in turn.messages],
+        "text": turn.text,
+        "action_text": turn.action_text,
+        "reason": turn.edge.reason,
+        "failure": _failure(turn.failure),
+        "facts": turn.facts,
+    }
+    return to_json(document, where=f"texts of turn {turn.index} of {turn.episode}")
 
 
-def turn_cells(turn: Turn, texts: bytes) -> tuple[Value, ...]:
+def turn_cells(turn: Turn, evidence: bytes | None, texts: bytes) -> tuple[Value, ...]:
     """Return a turn in the order of `TURN`.
 
     Args:
         turn: The turn.
+        evidence: Short seal of what the engine said beside the ids.
         texts: Short seal of its texts.
     """
     completion, edge, where = turn.completion, turn.edge, f"turn {turn.index} of {turn.episode}"
@@ -160,8 +171,8 @@ def turn_cells(turn: Turn, texts: bytes) -> tuple[Value, ...]:
         to_json(completion.weight_versions, where=f"{where}: weight versions"),
         edge.kind,
         edge.source,
-        edge.reason,
         int(edge.declared),
+        edge.place,
         _flag(turn.format_ok),
         _flag(turn.valid_action),
         turn.reward,
@@ -171,25 +182,24 @@ def turn_cells(turn: Turn, texts: bytes) -> tuple[Value, ...]:
         int(turn.seed),
         float(turn.started),
         float(turn.ended),
-        failure_json(turn.failure),
-        to_json(turn.facts, where=f"{where}: facts"),
+        evidence,
         texts,
     )
 
 
-def turn_from(cells: Cells, episode: str, context: Context, answer: Span, settings: str, texts: str) -> Turn:
+def turn_from(cells: Cells, episode: str, context: Context, answer: Span, redacted: frozenset[Redacted]) -> Turn:
     """Read a turn.
 
     Args:
-        cells: Its record of `turns`.
+        cells: Its record of `turns`, with its evidence, and the bodies of its settings and texts.
         episode: Id of the episode.
         context: What the engine received.
         answer: The completion's span.
-        settings: Body of its settings.
-        texts: Body of its texts.
+        redacted: What was taken out since it was written.
     """
-    engine, sampling = _settings_from(settings)
-    people = json.loads(texts)
+    engine, sampling = _settings_from(cells["settings_body"])
+    people = json.loads(cells["texts_body"])
+    experts_T_L_K, support = evidence_from(cells, len(answer))
     completion = Completion(
         ids_T=answer.ids_T,
         logprobs_T=answer.logprobs_T,
@@ -200,6 +210,8 @@ def turn_from(cells: Cells, episode: str, context: Context, answer: Span, settin
         engine=engine,
         sampling=sampling,
         origin=answer.origin,
+        experts_T_L_K=experts_T_L_K,
+        support=support,
     )
     return Turn(
         episode=episode,
@@ -208,7 +220,12 @@ def turn_from(cells: Cells, episode: str, context: Context, answer: Span, settin
         sent_digest=cells["sent"].hex(),
         completion=completion,
         edge=Edge(
-            cells["edge"], cells["edge_source"], cells["turn"], cells["edge_reason"], bool(cells["edge_declared"])
+            cells["edge"],
+            cells["edge_source"],
+            cells["turn"],
+            people["reason"],
+            bool(cells["edge_declared"]),
+            cells["edge_place"],
         ),
         messages=tuple(_message_from(message) for message in people["messages"]),
         text=people["text"],
@@ -224,8 +241,9 @@ def turn_from(cells: Cells, episode: str, context: Context, answer: Span, settin
         seed=cells["seed"],
         started=cells["started"],
         ended=cells["ended"],
-        failure=failure_from(cells["failure"]),
-        facts=json.loads(cells["facts"]),
+        failure=None if people["failure"] is None else Failure(**people["failure"]),
+        facts=people["facts"],
+        redacted=redacted,
     )
 
 
@@ -253,7 +271,8 @@ def _spoken(record: Message | ToolCall) -> dict[str, Any]:
 def _message_from(document: Mapping[str, Any]) -> Message:
     calls = tuple(ToolCall(**_tupled(call, "tokens")) for call in document.get("tool_calls", ()))
     ranges = tuple((start, end) for start, end in document.get("untrusted", ()))
-    return Message(**{**document, "tool_calls": calls, "untrusted": ranges})
+    images = tuple(document.get("images", ()))
+    return Message(**{**document, "tool_calls": calls, "untrusted": ranges, "images": images})
 
 
 def _tupled(document: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def check_sent(episode: Episode) -> Iterator[Breach]:
         completion = turn.completion
         length = len(completion.ids_T)
         problems: list[str] = []
-        if turn.sent_digest != turn.context.digest:
+        if turn.sent_digest != turn.context.digest and "ids" not in turn.redacted:
             problems.append(f"the engine was handed ids {turn.sent_digest}, the context has {turn.context.digest}")
         if completion.logprobs_T is not None and (
             len(completion.logprobs_T) != length or not np.isfinite(completion.logprobs_T).all()
@@ -163,6 +163,8 @@ def replay(episode: Episode, chat: ReplayChat) -> Iterator[Breach | None]:
     for turn in episode.turns:
         # An attempt that samples the same context again was prepared by what the first attempt was prepared by.
         origin = first[turn.index] if turn.edge.source == turn.index else turn
+        if "ids" in turn.redacted or "texts" in origin.redacted:
+            continue
         source = None if origin.edge.source is None else steps.get(origin.edge.source)
         context = _without_prefill(turn.context)
         if not origin.messages:

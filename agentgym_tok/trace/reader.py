@@ -1,6 +1,7 @@
 """Reading one shard: records as they were written, without any tokenizer."""
 
 import contextlib
+import hashlib
 import sqlite3
 import weakref
 from collections.abc import Iterator
@@ -11,15 +12,16 @@ from agentgym_tok.errors import TraceCorrupt
 from agentgym_tok.tokens import Context, Root, Span
 from agentgym_tok.trace.codec import unpack_ids, unpack_logprobs
 from agentgym_tok.trace.encoding import failure_from, head_from, root_from, turn_from
-from agentgym_tok.trace.records import Episode, EpisodeHead, Status, Turn
+from agentgym_tok.trace.records import Episode, EpisodeHead, Redacted, Status, Turn
 from agentgym_tok.trace.shard import is_empty, open_shard, read_meta, reading
 
 __all__ = ["Reader"]
 
 _TURNS = """
-    SELECT turns.*, settings.body AS settings_body, texts.body AS texts_body FROM turns
+    SELECT turns.*, settings.body AS settings_body, texts.body AS texts_body,
+        layers, chosen, experts, counts, support FROM turns
     LEFT JOIN settings ON settings.id = turns.settings LEFT JOIN texts ON texts.turn = turns.id
-    WHERE episode = ? ORDER BY seq
+    LEFT JOIN evidence ON evidence.turn = turns.id WHERE episode = ? ORDER BY seq
 """
 
 
@@ -36,6 +38,8 @@ class Reader:
         self.path = path
         self.meta = read_meta(connection, path)
         self._roots: dict[int, Root] = {}
+        with reading(path, "redactions"):
+            self._redacted = {tuple(row) for row in connection.execute("SELECT kind, record FROM redactions")}
         # Contexts that are alive are handed out again, so that turns of one walk share their past as they did at first.
         self._contexts: weakref.WeakValueDictionary[int, Context] = weakref.WeakValueDictionary()
 
@@ -76,6 +80,21 @@ class Reader:
             return [
                 (head_from(row), row["status"]) for row in self.connection.execute("SELECT * FROM episodes ORDER BY id")
             ]
+
+    def image(self, sha256: str) -> tuple[str, bytes] | None:
+        """Return the media type and the file of an image; None where it is not in this shard.
+
+        Raises:
+            TraceCorrupt: The file is not the one that was stored.
+        """
+        with reading(self.path, f"image {sha256}"):
+            row = self.connection.execute("SELECT type, body FROM images WHERE sha256 = ?", (sha256,)).fetchone()
+            if row is None:
+                return None
+            found = hashlib.sha256(row["body"]).hexdigest()
+            if found != sha256:
+                raise TraceCorrupt("an image is damaged", where=self.path, got=found, expected=sha256)
+            return row["type"], row["body"]
 
     def tokens(self) -> dict[int, str]:
         """Return the stored texts of ids."""
@@ -129,7 +148,21 @@ class Reader:
             where = f"{self.path}: {episode}, turn {row['turn']}"
             raise TraceCorrupt("the answer does not follow its context", where=where, got=got, expected=row["context"])
         context = self._context(row["context"])
-        return turn_from(row, episode, context, span_from(answer), row["settings_body"], row["texts_body"])
+        return turn_from(row, episode, context, span_from(answer), self._gone(row["id"], row["completion"]))
+
+    def _gone(self, turn: int, node: int) -> frozenset[Redacted]:
+        """Say what was taken out of a turn."""
+        if not self._redacted:
+            return frozenset()
+        gone: set[Redacted] = set()
+        if ("texts", turn) in self._redacted:
+            gone.add("texts")
+        place: int | None = node
+        while place is not None and "ids" not in gone:
+            if ("nodes", place) in self._redacted:
+                gone.add("ids")
+            place = self._node(place)["parent"]
+        return frozenset(gone)
 
     def _context(self, node: int) -> Context:
         missing: list[tuple[int, sqlite3.Row]] = []

@@ -15,7 +15,7 @@ from agentgym_tok.config import Config
 from agentgym_tok.errors import TraceError
 from agentgym_tok.tokens import TURN_ORIGINS, Context, Ids, Logprobs, Root, Span
 from agentgym_tok.trace.schema import FORMAT
-from agentgym_tok.types import Completion, Message
+from agentgym_tok.types import Completion, Experts, Message, Support
 
 __all__ = [
     "Boundary",
@@ -24,6 +24,7 @@ __all__ = [
     "Episode",
     "EpisodeHead",
     "Failure",
+    "Redacted",
     "Row",
     "RowStatus",
     "RunMeta",
@@ -48,6 +49,7 @@ EdgeKind: TypeAlias = Literal[
 ]
 Boundary: TypeAlias = Literal["policy", "harness", "world", "tool", "store", "client"]
 Status: TypeAlias = Literal["running", "done", "failed", "abandoned"]
+Redacted: TypeAlias = Literal["ids", "texts"]
 RowStatus: TypeAlias = Literal["running", "done", "truncated", "failed", "abandoned"]
 
 EDGE_KINDS: frozenset[str] = frozenset(get_args(EdgeKind))
@@ -89,6 +91,8 @@ class Edge:
         target: Index of this turn.
         reason: Why, for people; a rewrite says what forced it.
         declared: The harness said so; False where the kind was found out from the ids.
+        place: First token at which the context leaves the source's ids, context and answer; None where it begins with
+            all of them, or where nobody looked.
     """
 
     kind: EdgeKind
@@ -96,6 +100,7 @@ class Edge:
     target: int
     reason: str = ""
     declared: bool = True
+    place: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in EDGE_KINDS:
@@ -105,6 +110,9 @@ class Edge:
         if self.target < 0 or not (self.source is None or 0 <= self.source <= self.target):
             got = f"{self.source} -> {self.target}"
             raise TraceError("an edge leads from an earlier turn to a later one", where="Edge", got=got)
+        if self.place is not None and (self.place < 0 or self.source is None or self.kind == "continuation"):
+            got = f"{self.kind} from {self.source}, place {self.place}"
+            raise TraceError("an edge that leaves nothing has no place", where="Edge", got=got, expected="place=None")
         if self.kind == "continuation" and (self.source is None or self.source == self.target):
             got = f"{self.source} -> {self.target}"
             raise TraceError("a continuation goes on from an earlier turn", where="Edge", got=got)
@@ -158,6 +166,8 @@ class Turn:
         ended: Unix time in seconds at which the world had answered.
         failure: What failed in this turn.
         facts: Small JSON-able facts; `anchor` is the raw world text that step groups are made by.
+        redacted: What was taken out of the file since; set by readers alone. `ids`: some of the context or answer,
+            which stand as underscores; `texts`: some of all that is free text.
     """
 
     episode: str
@@ -182,6 +192,7 @@ class Turn:
     ended: float = 0.0
     failure: Failure | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+    redacted: frozenset[Redacted] = frozenset()
 
     def __post_init__(self) -> None:
         where = f"turn {self.index} of {self.episode}"
@@ -318,6 +329,9 @@ class Row:
         weight: `loss = sum_rows weight * mean_T loss_T / sum_rows weight`.
         status: The episode's, or `truncated` where a limit ended it.
         versions: The weight versions that `version_T` points at.
+        experts_T_L_K: uint16 [T, L, K], the experts that each layer of a mixture chose, for replay of the routing; 0
+            elsewhere. None unless every trained turn has them.
+        support: The ids that each token could be drawn from, none elsewhere. None unless every trained turn has them.
     """
 
     ids_T: Ids
@@ -338,6 +352,8 @@ class Row:
     weight: float
     status: RowStatus
     versions: tuple[str, ...] = ()
+    experts_T_L_K: Experts | None = None
+    support: Support | None = None
 
 
 class RunMeta(Config):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from agentgym_tok.errors import ConfigError
 from agentgym_tok.tokens import Ids
 from agentgym_tok.trace.records import Episode, Row, RowStatus, Turn
-from agentgym_tok.types import Message
+from agentgym_tok.types import Experts, Message, Support
 
 __all__ = ["MaskReason", "Merge", "Objective", "Weighting", "family", "mask_reason", "rows"]
 
@@ -27,6 +27,7 @@ MaskReason: TypeAlias = Literal[
     "no_logprobs",
     "sentinel_logprobs",
     "no_sampling",
+    "redacted",
 ]
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -55,6 +56,7 @@ def mask_reason(turn: Turn, objective: Objective) -> MaskReason | None:
         ("no_logprobs", rl and completion.logprobs_T is None),
         ("sentinel_logprobs", rl and completion.logprobs == "sentinel"),
         ("no_sampling", rl and completion.sampling is None),
+        ("redacted", "ids" in turn.redacted),
     )
     return next((reason for reason, holds in checks if holds), None)
 
@@ -183,7 +185,35 @@ class _Walk:
             weight=weight,
             status=_status(self.episode),
             versions=tuple(versions),
+            experts_T_L_K=_experts(cover, length),
+            support=_support(cover, length),
         )
+
+
+def _experts(cover: Sequence[Turn], length: int) -> Experts | None:
+    """Lay each turn's experts at its tokens; None unless all turns have them, and of one shape."""
+    said = [(len(turn.context), turn.completion.experts_T_L_K) for turn in cover]
+    shapes = {None if experts is None else experts.shape[1:] for _, experts in said}
+    shape = shapes.pop()
+    if shape is None or shapes:
+        return None
+    experts_T_L_K = np.zeros((length, *shape), dtype=np.uint16)
+    for start, experts in said:
+        if experts is not None:
+            experts_T_L_K[start : start + len(experts)] = experts
+    return _frozen(experts_T_L_K)
+
+
+def _support(cover: Sequence[Turn], length: int) -> Support | None:
+    """Lay each turn's sampling support at its tokens; None unless all turns have one."""
+    said = [(len(turn.context), turn.completion.support) for turn in cover]
+    supports = [support for _, support in said if support is not None]
+    if len(supports) < len(said):
+        return None
+    counts_T = np.zeros(length, dtype=np.int32)
+    for (start, _), support in zip(said, supports, strict=True):
+        counts_T[start : start + len(support.counts_T)] = support.counts_T
+    return Support(counts_T, np.concatenate([support.ids_S for support in supports]))
 
 
 def _frozen(array: NDArray[_Scalar]) -> NDArray[_Scalar]:

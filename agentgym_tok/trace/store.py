@@ -179,6 +179,19 @@ class TraceStore:
         with self._alone():
             self._own().finish(episode_id, status, success, failure)
 
+    def add_image(self, body: bytes, media_type: str) -> str:
+        """Store an image, once however often it is shown, before the turn whose messages show it.
+
+        Args:
+            body: The file.
+            media_type: Such as `image/png`.
+
+        Returns:
+            Its sha256, hex: the name for `Message.images`.
+        """
+        with self._alone():
+            return self._own().add_image(body, media_type)
+
     def note_tokens(self, texts: Mapping[int, str]) -> None:
         """Store the texts of ids, for people.
 
@@ -248,6 +261,19 @@ class TraceStore:
         """Return the head and status of every episode, subagents too, without reading turns."""
         with self._alone():
             return [entry for reader in self._each_reader() for entry in reader.heads()]
+
+    def image(self, sha256: str) -> tuple[str, bytes]:
+        """Return the media type and the file of an image.
+
+        Raises:
+            UnknownName: No shard has it.
+            TraceCorrupt: The file is not the one that was stored.
+        """
+        with self._alone():
+            found = next(filter(None, (reader.image(sha256) for reader in self._each_reader())), None)
+        if found is None:
+            raise unknown_name("image", sha256, (), where=self.run)
+        return found
 
     def tokens(self) -> dict[int, str]:
         """Return the stored texts of ids; no tokenizer is needed."""

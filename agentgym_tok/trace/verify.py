@@ -38,6 +38,7 @@ class Verification:
         ids: Stored ids; each is stored once, however many contexts hold it.
         replayed: Turns whose ids were made again from their messages (law 4), with or without success.
         not_replayed: Turns where that was not tried; nothing is said about them.
+        redacted: Turns of which something was taken out, and is known by its digest alone.
         accounting: Where the ids of all turns went, for `rl` and for `sft`.
         breaches: What is wrong.
     """
@@ -49,6 +50,7 @@ class Verification:
     ids: int
     replayed: int
     not_replayed: int
+    redacted: int
     accounting: tuple[Accounting, Accounting]
     breaches: tuple[Breach, ...] = ()
 
@@ -68,6 +70,7 @@ class Verification:
             "ids": self.ids,
             "replayed": self.replayed,
             "not_replayed": self.not_replayed,
+            "redacted": self.redacted,
             "accounting": [accounting.to_dict() for accounting in self.accounting],
             "breaches": [breach.to_dict() for breach in self.breaches],
         }
@@ -105,6 +108,7 @@ def verify(run: str | Path, chat: ReplayChat | None = None) -> Verification:
         ids=found.ids,
         replayed=found.replayed,
         not_replayed=found.turns - found.replayed,
+        redacted=found.redacted,
         accounting=(found.rl, found.sft),
         breaches=tuple(found.breaches),
     )
@@ -118,6 +122,7 @@ class _Findings:
     turns: int = 0
     ids: int = 0
     replayed: int = 0
+    redacted: int = 0
     rl: Accounting = field(default_factory=lambda: Accounting("rl"))
     sft: Accounting = field(default_factory=lambda: Accounting("sft"))
     breaches: list[Breach] = field(default_factory=list)
@@ -155,6 +160,7 @@ class _Findings:
             raise TraceCorrupt("an episode is listed and not found", where=reader.path, got=name)
         self.parents[name] = episode.head.parent
         self.turns += len(episode.turns)
+        self.redacted += sum(bool(turn.redacted) for turn in episode.turns)
         with reading(reader.path, f"episode {name}"):
             self.breaches.extend(self.laws(episode, reader.meta))
 

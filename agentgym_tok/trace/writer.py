@@ -1,6 +1,7 @@
 """Appending to a shard: each turn is one transaction, and costs the spans that are new."""
 
 import contextlib
+import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from agentgym_tok.errors import FingerprintMismatch, TraceError
 from agentgym_tok.tokens import Context, Ids, Span, as_ids
 from agentgym_tok.trace.chain import Value, seal, short_seal
 from agentgym_tok.trace.encoding import end_seal, failure_json, head_cells, settings_json, texts_json, turn_cells
+from agentgym_tok.trace.evidence import evidence_cells, evidence_seal
 from agentgym_tok.trace.nodes import NodeTable
 from agentgym_tok.trace.records import ENDED, EpisodeHead, Failure, RunMeta, Status, Turn
 from agentgym_tok.trace.schema import HEAD, TURN
@@ -149,9 +151,14 @@ class Writer:
         """
         where = f"turn {turn.index}, attempt {turn.attempt} of {turn.episode}"
         self._check_root(turn.context, where)
+        if turn.redacted:
+            fix = "copy it as it stands: agentgym-tok trace merge"
+            got = f"its {' and '.join(sorted(turn.redacted))} were taken out"
+            raise TraceError("a redacted turn cannot be sealed again", where=where, got=got, fix=fix)
         completion = turn.completion
         texts = texts_json(turn)
-        cells = turn_cells(turn, short_seal(b"", (texts,)))
+        evidence = evidence_seal(completion.experts_T_L_K, completion.support)
+        cells = turn_cells(turn, evidence, short_seal(b"", (texts,)))
         settings = settings_json(completion.engine, completion.sampling)
         answer = Span(completion.ids_T, completion.origin, completion.logprobs_T)
         plan = self._nodes.plan(turn.context, turn.context.extend(answer).span)
@@ -162,11 +169,15 @@ class Writer:
                 self._same_turn(progress, turn, sealed, where)
                 return
             _check_order(progress, turn, where)
+            self._check_images(turn, where)
             tip = seal(progress.tip, sealed)
             with self._transaction():
                 references = (progress.id, progress.turns, *self._nodes.store(plan), self._store_settings(settings))
                 row = self._connection.execute(_INSERT_TURN, (*references, *cells, tip)).lastrowid
                 self._connection.execute("INSERT INTO texts VALUES (?, ?)", (row, texts))
+                if evidence is not None:
+                    said = (row, *evidence_cells(completion))
+                    self._connection.execute("INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?)", said)
                 self._connection.execute(
                     "UPDATE episodes SET turns = ?, tip = ? WHERE id = ?", (progress.turns + 1, tip, progress.id)
                 )
@@ -216,6 +227,23 @@ class Writer:
         number = self._connection.execute("INSERT INTO settings (body) VALUES (?)", (body,)).lastrowid
         assert number is not None
         return number
+
+    # ---- images
+
+    def add_image(self, body: bytes, media_type: str) -> str:
+        """Store an image, once however often it is shown; return its name."""
+        name = hashlib.sha256(body).hexdigest()
+        cells = (name, media_type, body, short_seal(b"", (name, media_type)))
+        with writing(self._path, f"add image {name}"):
+            statement = "INSERT OR IGNORE INTO images (sha256, type, body, digest) VALUES (?, ?, ?, ?)"
+            self._connection.execute(statement, cells)
+        return name
+
+    def _check_images(self, turn: Turn, where: str) -> None:
+        for name in {name for message in turn.messages for name in message.images}:
+            if self._connection.execute("SELECT 1 FROM images WHERE sha256 = ?", (name,)).fetchone() is None:
+                fix = "store the file first: name = store.add_image(body, media_type)"
+                raise TraceError("a message shows an image that is not stored", where=where, got=name, fix=fix)
 
     # ---- token texts
 

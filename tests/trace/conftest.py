@@ -1,6 +1,10 @@
 """Makers of turns and random trees of contexts, for all tests of traces."""
 
+import contextlib
+import hashlib
 import pickle
+import re
+import sqlite3
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +13,16 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from agentgym_tok.chat import ChatFormat
 from agentgym_tok.tokens import Context, Root, Span
 from agentgym_tok.trace import Edge, Episode, EpisodeHead, Failure, RunMeta, TraceStore, Turn, sent_digest
-from agentgym_tok.types import Completion, Message, Sampling, ToolCall
+from agentgym_tok.trace.redact import _Shard
+from agentgym_tok.types import Completion, Message, Sampling, Support, ToolCall
 
 FINGERPRINT, VOCAB = "f" * 64, 5000
 ROOT = Root(FINGERPRINT, VOCAB)
+IMAGE, IMAGE_TYPE = b"\x89PNG what stands for an image", "image/png"
+IMAGE_NAME = hashlib.sha256(IMAGE).hexdigest()
 TOOLS = Root(FINGERPRINT, VOCAB, ({"name": "search", "parameters": {"q": "string"}},))
 
 
@@ -67,6 +75,7 @@ def _rich_turns(name: str) -> list[Turn]:
                 reasoning="r",
                 trusted=True,
                 untrusted=((2, 5), (6, 7)),
+                images=(IMAGE_NAME,),
             ),
         ),
         text="go",
@@ -78,11 +87,19 @@ def _rich_turns(name: str) -> list[Turn]:
         seed=2**62 + 1,
         started=1.5,
         ended=2.25,
-        completion={"weight_versions": (("v1", 0, 1), ("v2", 1, 3)), "engine": "stub 1", "finish_reason": "length"},
+        completion={
+            "weight_versions": (("v1", 0, 1), ("v2", 1, 3)),
+            "engine": "stub 1",
+            "finish_reason": "length",
+            "experts_T_L_K": np.arange(12).reshape(3, 2, 2) + 250,
+            "support": Support(np.array([2, 0, 1]), np.array([7, 9, 4999])),
+        },
         facts={"anchor": "You see a desk.", "passages": [1, 2.5, None]},
         failure=Failure("world", "Timeout", "no answer"),
     )
-    second = replace(first, attempt=1, used=True, edge=Edge("retry", 0, 0, "timeout", declared=False), failure=None)
+    second = replace(
+        first, attempt=1, used=True, edge=Edge("retry", 0, 0, "timeout", declared=False, place=3), failure=None
+    )
     third = _turn(
         name,
         1,
@@ -110,9 +127,15 @@ def _same_floats(one: Any, other: Any) -> bool:
     return one is other is None or (one is not None and other is not None and one.tobytes() == other.tobytes())
 
 
+def _same_support(one: Support | None, other: Support | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return _same_floats(one.counts_T, other.counts_T) and _same_floats(one.ids_S, other.ids_S)
+
+
 def _same_turn(one: Turn, other: Turn) -> bool:
     """Compare bit for bit: spans, not only ids; float patterns, not only values."""
-    arrays = ("ids_T", "logprobs_T")
+    arrays = ("ids_T", "logprobs_T", "experts_T_L_K", "support")
     plain = [name for name in Completion.__dataclass_fields__ if name not in arrays]
     rest = [name for name in Turn.__dataclass_fields__ if name not in ("context", "completion")]
     return (
@@ -121,6 +144,8 @@ def _same_turn(one: Turn, other: Turn) -> bool:
         and all(map(_same_span, one.context.spans, other.context.spans))
         and one.completion.ids_T.tobytes() == other.completion.ids_T.tobytes()
         and _same_floats(one.completion.logprobs_T, other.completion.logprobs_T)
+        and _same_floats(one.completion.experts_T_L_K, other.completion.experts_T_L_K)
+        and _same_support(one.completion.support, other.completion.support)
         and all(getattr(one.completion, name) == getattr(other.completion, name) for name in plain)
         and all(getattr(one, name) == getattr(other, name) for name in rest)
     )
@@ -224,6 +249,7 @@ class Make:
     prompt = staticmethod(_prompt)
     after = staticmethod(_after)
     rich_turns = staticmethod(_rich_turns)
+    image = (IMAGE, IMAGE_TYPE)
     same_turn = staticmethod(_same_turn)
     tree = Tree
 
@@ -236,6 +262,7 @@ class Make:
     def run(self, folder: Path) -> Path:
         """Write a run in which every cell of every table is filled."""
         with TraceStore(folder, meta=self.meta, token_text=lambda index: f"<{index}>") as store:
+            assert store.add_image(IMAGE, IMAGE_TYPE) == IMAGE_NAME
             for name, parent in (("one", None), ("two", "one"), ("three", None)):
                 store.begin(
                     self.head(
@@ -244,9 +271,25 @@ class Make:
                 )
                 for turn in _rich_turns(name):
                     store.append(turn)
+            store.begin(self.head("four"))
+            support = Support(np.array([1, 2]), np.array([7, 8, 9]))
+            facts, said = {"anchor": "the word"}, "the word is here"
+            store.append(
+                _turn("four", 0, _prompt(50, 51), [7, 8], text=said, facts=facts, completion={"support": support})
+            )
             store.finish("one", "done", success=True)
             store.finish("two", "failed", success=False, failure=Failure("policy", "Down", "no answer"))
+        self.redact_four(folder)
         return folder
+
+    def redact_four(self, folder: Path) -> None:
+        """Take a word out of the last turn; the public way needs a chat format that can read the ids."""
+        path = folder / "shards" / "main.sqlite"
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.row_factory = sqlite3.Row
+            shard = _Shard(connection, path, [re.compile("the word")], ChatFormat.builtin(), "a word")
+            shard._blank(connection.execute("SELECT max(id) FROM nodes").fetchone()[0], [1])
+            shard.turns()
 
 
 @pytest.fixture(scope="session")

@@ -130,6 +130,7 @@ def test_a_full_disk_is_our_error_and_earlier_turns_stay(make: Any, tmp_path: Pa
 def test_a_failure_at_any_statement_of_an_append_changes_nothing(make: Any, tmp_path: Path, statement: int) -> None:
     turns = make.rich_turns("e")
     with TraceStore(tmp_path, meta=make.meta, token_text=str) as store:
+        store.add_image(*make.image)
         store.begin(make.head("e"))
         store.append(turns[0])
         store.append(turns[1])
@@ -199,7 +200,7 @@ def test_a_read_only_folder_is_read_and_not_written(readonly: Path) -> None:
         with TraceStore(readonly, mode="r") as store:
             return sum(len(episode.turns) for episode in store.episodes())
 
-    assert _as_nobody(read) == "6"
+    assert _as_nobody(read) == "7"
     assert _as_nobody(lambda: verify(readonly).ok) == "True"
     assert _as_nobody(lambda: TraceStore(readonly)).startswith("TraceError: the shard cannot be locked")
     assert _as_nobody(lambda: TraceStore(readonly / "shards" / "new")).startswith(

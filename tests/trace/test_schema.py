@@ -38,9 +38,10 @@ def test_a_shard_holds_the_schema_and_its_version(make: Any, tmp_path: Path) -> 
 
 def test_cells_stand_in_the_order_of_the_schema(make: Any) -> None:
     first: Turn = make.rich_turns("e")[0]
-    cells = dict(zip(TURN, turn_cells(first, b"t"), strict=True))
-    assert (cells["turn"], cells["edge_reason"], cells["reward"], cells["seed"]) == (0, "", 0.1, 2**62 + 1)
-    assert (cells["valid_action"], cells["started"], cells["ended"], cells["texts"]) == (0, 1.5, 2.25, b"t")
+    cells = dict(zip(TURN, turn_cells(first, b"e", b"t"), strict=True))
+    assert (cells["turn"], cells["edge_place"], cells["reward"], cells["seed"]) == (0, None, 0.1, 2**62 + 1)
+    assert (cells["valid_action"], cells["started"], cells["ended"]) == (0, 1.5, 2.25)
+    assert (cells["evidence"], cells["texts"]) == (b"e", b"t")
     head = dict(zip(HEAD, head_cells(make.head("e", role="judge", seed=7)), strict=True))
     assert (head["name"], head["role"], head["seed"], head["created"]) == ("e", "judge", 7, 1.0)
 

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import (
     ConfigError,
     FingerprintMismatch,
@@ -50,8 +51,8 @@ def test_every_field_comes_back(make: Any, tmp_path: Path) -> None:
     make.run(tmp_path / "run")
     with TraceStore(tmp_path / "run", mode="r") as store:
         assert store.meta == make.meta
-        assert len(store) == 2
-        one, three = store.episodes()
+        assert len(store) == 3
+        one, three, four = store.episodes()
         (two,) = one.children
         assert (one.id, two.id, three.id) == ("one", "two", "three")
         assert two.head == make.head("two", source="synth", group_id="g", seed=5, parent="one", parent_turn=0)
@@ -65,7 +66,13 @@ def test_every_field_comes_back(make: Any, tmp_path: Path) -> None:
             ("one", "done"),
             ("two", "failed"),
             ("three", "running"),
+            ("four", "running"),
         ]
+        assert (four.turns[0].redacted, four.turns[0].facts) == ({"ids", "texts"}, {"anchor": "\u2588" * 8})
+        assert four.turns[0].completion.ids_T.tolist() == [7, ChatFormat.builtin().encode("_")[0]]
+        assert store.image(one.turns[0].messages[2].images[0]) == (make.image[1], make.image[0])
+        with pytest.raises(UnknownName, match="image"):
+            store.image("0" * 64)
         assert make.same_turn(store.episode("two").turns[2], make.rich_turns("two")[2])
         assert store.tokens()[4999] == "<4999>"
         with pytest.raises(UnknownName, match="did you mean two"):
@@ -197,6 +204,7 @@ def test_a_long_conversation_is_a_small_part_of_its_json(make: Any, tmp_path: Pa
 def test_the_same_turn_again_changes_nothing_and_another_one_is_refused(make: Any, tmp_path: Path) -> None:
     turns = make.rich_turns("e")
     with TraceStore(tmp_path, meta=make.meta) as store:
+        store.add_image(*make.image)
         store.begin(make.head("e"))
         for turn in turns:
             store.append(turn)
@@ -273,6 +281,7 @@ def test_what_cannot_be_written_is_refused_and_loses_nothing(
 ) -> None:
     turns = make.rich_turns("e")
     with TraceStore(tmp_path, meta=make.meta) as store:
+        store.add_image(*make.image)
         store.begin(make.head("e"))
         store.append(turns[0])
         with pytest.raises(TraceError, match=message):
@@ -333,6 +342,7 @@ def test_a_token_text_is_asked_for_once(make: Any, tmp_path: Path) -> None:
 
     for _ in range(2):
         with TraceStore(tmp_path, meta=make.meta, token_text=text) as store:
+            store.add_image(*make.image)
             if not len(store):
                 store.begin(make.head("e"))
             for turn in make.rich_turns("e"):
@@ -443,6 +453,6 @@ def test_an_empty_shard_of_a_dead_writer_is_passed_over(make: Any, tmp_path: Pat
     make.run(tmp_path)
     (tmp_path / "shards" / "dead.sqlite").touch()
     with TraceStore(tmp_path, mode="r") as store:
-        assert [len(store) for _ in range(3)] == [2, 2, 2]
+        assert [len(store) for _ in range(3)] == [3, 3, 3]
         assert list(store._readers) == ["main"]
     assert verify(tmp_path).ok

@@ -78,9 +78,11 @@ def laws(run: Path, chat: Any = None) -> set[tuple[int, str, int | None]]:
 def test_a_whole_run_keeps_every_law(run: Path) -> None:
     proof = verify(run)
     assert proof.ok, proof.breaches
-    assert (proof.shards, proof.episodes, proof.turns, proof.ids) == (1, 3, 9, 80 + 3 + 30 + 2)
+    assert (proof.shards, proof.episodes, proof.turns, proof.ids) == (1, 4, 10, 80 + 3 + 30 + 2 + 4)
+    assert proof.redacted == 1
     rl, sft = proof.accounting
-    assert (rl.objective, rl.sampled, rl.trained, rl.masked) == ("rl", 24, 15, {"unused_attempt": 9})
+    assert (rl.objective, rl.sampled, rl.trained) == ("rl", 26, 15)
+    assert rl.masked == {"unused_attempt": 9, "redacted": 2}
     assert (sft.objective, sft.trained) == ("sft", 15)
     assert json.loads(json.dumps(proof.to_dict()))["ok"] is True
 
