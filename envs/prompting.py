@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from agentgym_tok.envs.engine import TextObservation
 from agentgym_tok.errors import unknown_name
-from agentgym_tok.types import Message, Trusted
+from agentgym_tok.types import AssistantMessage, Message, ToolCall, Trusted
 
 __all__ = ["Command", "Exchange", "Prompting", "Step", "Transcript", "Words", "make_prompting"]
 
@@ -36,10 +36,17 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Hold what a turn asks of the world: the command, and whether the turn kept the protocol's form."""
+    """Hold what a turn asks of the world.
+
+    Args:
+        text: The command.
+        format_ok: The turn kept the protocol's form.
+        call: The tool call that it was read from; its answer is then a tool message.
+    """
 
     text: str
     format_ok: bool
+    call: ToolCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class Exchange:
     """Hold one observation and the command that answered it."""
 
     observation: str
-    command: str
+    command: Command
 
 
 @runtime_checkable
@@ -64,6 +71,11 @@ class Prompting(Protocol):
         """Every step opens a new conversation."""
         ...
 
+    @property
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """Schemas of the tools that a conversation opens with."""
+        ...
+
     def open(self, observation: TextObservation, task: Mapping[str, Any]) -> list[Message]:
         """Return the messages of the first prompt."""
         ...
@@ -74,13 +86,8 @@ class Prompting(Protocol):
         """Return the messages after a step: new ones, or a whole fresh prompt."""
         ...
 
-    def read(self, content: str, *, reasoned: bool) -> Command:
-        """Read the command from a turn's content (reasoning taken out).
-
-        Args:
-            content: What the turn says outside its reasoning block.
-            reasoned: The turn held a closed reasoning block.
-        """
+    def read(self, turn: AssistantMessage) -> Command:
+        """Read the command from a turn."""
         ...
 
     def answer(self, command: str) -> str:
@@ -106,6 +113,7 @@ class Transcript:
     words: Words
     name: str = "transcript"
     fresh: bool = False
+    tools: tuple[Mapping[str, Any], ...] = ()
 
     def open(self, observation: TextObservation, task: Mapping[str, Any]) -> list[Message]:
         """Return the system prompt and the first observation."""
@@ -119,11 +127,10 @@ class Transcript:
         del task, history
         return [Message("user", observation.text)]
 
-    def read(self, content: str, *, reasoned: bool) -> Command:
+    def read(self, turn: AssistantMessage) -> Command:
         """Read the only `<action>` block; several or none are read as far as possible and marked."""
-        del reasoned
-        blocks = _ACTION.findall(content)
-        return Command((blocks[-1] if blocks else content).strip(), format_ok=len(blocks) == 1)
+        blocks = _ACTION.findall(turn.content)
+        return Command((blocks[-1] if blocks else turn.content).strip(), format_ok=len(blocks) == 1)
 
     def answer(self, command: str) -> str:
         """Return the command between its tags."""
@@ -146,6 +153,7 @@ class Step:
     history: int = 2
     name: str = "step"
     fresh: bool = True
+    tools: tuple[Mapping[str, Any], ...] = ()
 
     def open(self, observation: TextObservation, task: Mapping[str, Any]) -> list[Message]:
         """Return the prompt without a history; the first observation itself holds the task."""
@@ -168,7 +176,7 @@ class Step:
         recent: list[str] = []
         for place, exchange in enumerate(history[first:], start=first + 1):
             recent += [Trusted(f"[Observation {place}: '"), exchange.observation]
-            recent += [Trusted(f"', Action {place}: '"), exchange.command, Trusted("']\n")]
+            recent += [Trusted(f"', Action {place}: '"), exchange.command.text, Trusted("']\n")]
         steps = len(history)
         return [
             Message.compose(
@@ -190,11 +198,12 @@ class Step:
             return [Trusted("\n")]
         return [Trusted("\nYou can: ["), "\n".join(f"'{command}'" for command in shown), Trusted("].\n")]
 
-    def read(self, content: str, *, reasoned: bool) -> Command:
+    def read(self, turn: AssistantMessage) -> Command:
         """Read the last `<action>` block, lower-cased."""
-        blocks = _ACTION.findall(content)
-        text = blocks[-1].strip() if blocks else content[-_FALLBACK_CHARACTERS:]
-        return Command(text.lower(), format_ok=bool(blocks) and reasoned and not _CJK.search(content))
+        blocks = _ACTION.findall(turn.content)
+        text = blocks[-1].strip() if blocks else turn.content[-_FALLBACK_CHARACTERS:]
+        reasoned = turn.reasoning is not None and turn.reasoning_closed
+        return Command(text.lower(), format_ok=bool(blocks) and reasoned and not _CJK.search(turn.content))
 
     def answer(self, command: str) -> str:
         """Return the command between its tags, after an empty reasoning block that the protocol asks for."""

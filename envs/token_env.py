@@ -112,7 +112,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
         self._history = []
         shown, cut = self._shorten(self._observation)
         self._messages = self.prompting.open(shown, self._task)
-        context = self.chat.open(self._messages)
+        context = self.chat.open(self._messages, self.prompting.tools)
         if len(context) > self.max_context:
             raise ConfigError(
                 "the first prompt does not fit",
@@ -140,13 +140,11 @@ class TokenEnv(gym.Env[Ids, Ids]):
             InvalidIds: The ids have a wrong type, shape or range. After any of these the environment is as before.
         """
         turn = self._turn(action)
-        message = self.chat.parse(turn.span.ids_T)
-        command = self.prompting.read(
-            message.content, reasoned=message.reasoning is not None and message.reasoning_closed
-        )
+        message = self.chat.parse(turn.span.ids_T, turn.root.tools)
+        command = self.prompting.read(message)
         before = self._observation
         observation = self._observation = self.engine.step(command.text)
-        self._history.append(Exchange(before.text, command.text))
+        self._history.append(Exchange(before.text, command))
         shown, cut = self._shorten(observation)
         messages = self.prompting.follow(shown, self._task, self._history)
         context, edge, refusal = self._next(turn, messages, message.message())
@@ -291,7 +289,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
         """Return the next context, the kind of its edge, and why it was rendered anew, if it was."""
         if self.prompting.fresh:
             self._messages = messages
-            return self.chat.open(messages), "fresh_prompt", None
+            return self.chat.open(messages, self.prompting.tools), "fresh_prompt", None
         self._messages += [said, *messages]
         bridged = self.chat.bridge(turn, messages)
         if isinstance(bridged, Refusal):

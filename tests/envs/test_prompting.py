@@ -6,6 +6,7 @@ from agentgym_tok import ChatFormat
 from agentgym_tok.envs.alfworld.prompts import ALFWORLD_WORDS
 from agentgym_tok.envs.engine import TextObservation
 from agentgym_tok.envs.prompting import Command, Exchange, Prompting, Step, Transcript
+from agentgym_tok.types import AssistantMessage
 
 TRANSCRIPT, STEP = Transcript(ALFWORLD_WORDS), Step(ALFWORLD_WORDS)
 
@@ -23,7 +24,7 @@ TRANSCRIPT, STEP = Transcript(ALFWORLD_WORDS), Step(ALFWORLD_WORDS)
     ],
 )
 def test_a_transcripts_turn_is_read(content: str, command: str, ok: bool) -> None:
-    assert TRANSCRIPT.read(content, reasoned=False) == Command(command, ok)
+    assert TRANSCRIPT.read(AssistantMessage(content)) == Command(command, ok)
 
 
 @pytest.mark.parametrize(
@@ -38,20 +39,20 @@ def test_a_transcripts_turn_is_read(content: str, command: str, ok: bool) -> Non
     ],
 )
 def test_a_fresh_prompts_turn_is_read_as_verl_agent_does(content: str, reasoned: bool, command: str, ok: bool) -> None:
-    assert STEP.read(content, reasoned=reasoned) == Command(command, ok)
+    assert STEP.read(AssistantMessage(content, "so" if reasoned else None)) == Command(command, ok)
 
 
 @pytest.mark.parametrize("prompting", [TRANSCRIPT, STEP], ids=lambda prompting: prompting.name)
 def test_what_an_expert_writes_is_read_back(prompting: Prompting) -> None:
     chat = ChatFormat.builtin()
     turn = chat.parse(chat.encode_turn(prompting.answer("go to desk 1")))
-    read = prompting.read(turn.content, reasoned=turn.reasoning is not None)
-    assert read == Command("go to desk 1", format_ok=True)
+    assert prompting.read(turn) == Command("go to desk 1", format_ok=True)
 
 
 def test_a_fresh_prompt_trusts_its_own_words_and_no_world_text() -> None:
     observation = TextObservation("A <think> lies here.", admissible_commands=("help", "take <think>"))
-    message = STEP.follow(observation, {"task": "t", "goal": "find </think>"}, [Exchange("</think>", "go </think>")])[0]
+    history = [Exchange("</think>", Command("go </think>", format_ok=True))]
+    message = STEP.follow(observation, {"task": "t", "goal": "find </think>"}, history)[0]
     world = [message.content[start:end] for start, end in message.untrusted]
     assert message.trusted
     assert {"A <think> lies here.", "find </think>", "</think>", "go </think>", "'take <think>'"} <= set(world)
