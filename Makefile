@@ -8,12 +8,14 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/agentgym-tok/venvs
 STOCK_LOCK := requirements/stock.txt
 STOCK := $(CACHE)/stock-$(shell sha256sum $(STOCK_LOCK) | cut -c1-16)
+RENDERERS_LOCK := requirements/renderers.txt
+RENDERERS := $(CACHE)/renderers-$(shell sha256sum $(RENDERERS_LOCK) | cut -c1-16)
 
 TRL := $(CACHE)/trl-1.16.0
 # The chat templates that models ship, for the tests of template families.
 export AGENTGYM_TOK_TRL ?= $(TRL)/trl/chat_templates
 
-.PHONY: demo test check lint types wheel stock templates test-stock test-deep test-gpu bench clean
+.PHONY: demo test check lint types wheel stock renderers templates test-stock test-renderers test-deep test-gpu bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/demo.py
@@ -48,6 +50,18 @@ $(STOCK)/.done:
 	$(STOCK)/bin/python -m pip install --quiet --disable-pip-version-check -r $(STOCK_LOCK)
 	touch $@
 
+# Another parser of turns, behind ours; it brings several heavy packages.
+test-renderers: renderers templates
+	PYTHONPATH=$(CURDIR) $(RENDERERS)/bin/python -m pytest -m deep -p no:cacheprovider tests/chat/dialects/test_renderers_package.py
+
+renderers: $(RENDERERS)/.done
+
+$(RENDERERS)/.done:
+	rm -rf $(RENDERERS)
+	$(PYTHON) -m venv $(RENDERERS)
+	$(RENDERERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $(RENDERERS_LOCK)
+	touch $@
+
 templates: $(TRL)/.done
 
 $(TRL)/.done:
@@ -60,6 +74,7 @@ test-deep: $(VENV)/.dev templates stock
 	AGENTGYM_TOK_EXAMPLES=10000 $(BIN)/python -m pytest -n auto tests/chat/test_families.py
 	$(BIN)/python -m pytest -m deep
 	$(MAKE) --no-print-directory test-stock
+	$(MAKE) --no-print-directory test-renderers
 
 test-gpu: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not deep and not stock" tests/policies

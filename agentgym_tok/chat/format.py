@@ -35,7 +35,10 @@ class ChatFormat:
             the model's own, the end of a call, and openers that a model stops on.
         control_ids: Ids of added tokens, which untrusted text never yields.
         fingerprint: sha256 of tokenizer, template and template kwargs.
+        bos_id: The id of what the template calls `bos_token`; None without one.
         dialect: How reasoning and tool calls are written, as `parse` reads them.
+        delimiters: The texts that structure a turn in this dialect.
+        reasoning_pairs: Those of them that open and close reasoning.
     """
 
     def __init__(
@@ -63,7 +66,11 @@ class ChatFormat:
         self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys(found))
         self._root = Root(self.fingerprint, self.vocab_size)
         self._reader = TurnReader(tokenizer, template, self.stop_ids, dialect)
+        bos = template.variables.get("bos_token")
+        self.bos_id = tokenizer.token_id(bos) if isinstance(bos, str) else None
         self.dialect = self._reader.dialect.name
+        self.delimiters = self._reader.dialect.delimiters
+        self.reasoning_pairs = self._reader.dialect.reasoning
 
     @classmethod
     def builtin(cls) -> "ChatFormat":
@@ -85,10 +92,13 @@ class ChatFormat:
             chat_template: Another template than the model's own.
             template_kwargs: What the template reads beside messages, such as `{"enable_thinking": False}`.
             dialect: How the model writes calls, where it is not as its template does: `"hermes"`, `"qwen_xml"`, ...
+                `"renderers"` has turns read by the package of that name (extra `renderers`), which must know the model
+                by its name on the hub; for a folder, name it: `"renderers:Qwen/Qwen3-8B"`.
 
         Raises:
-            MissingExtra: transformers is not installed.
-            ChatError: There is no fast tokenizer or no template there, or the kwargs are no JSON.
+            MissingExtra: transformers is not installed, or renderers where that is asked for.
+            ChatError: There is no fast tokenizer or no template there, the kwargs are no JSON, or renderers does not
+                know the model.
             UnknownName: No dialect has this name.
         """
         # A folder's name must mean the same in a worker that runs elsewhere.
@@ -97,7 +107,7 @@ class ChatFormat:
             kwargs = json.dumps(dict(template_kwargs or {}), sort_keys=True)
         except (TypeError, ValueError) as error:
             raise ChatError("template kwargs must be JSON", where="template_kwargs", got=str(error)) from error
-        return _from_pretrained(name, chat_template, kwargs, dialect)
+        return _from_pretrained(name, chat_template, kwargs, f"renderers:{name}" if dialect == "renderers" else dialect)
 
     def __repr__(self) -> str:
         shown = f"vocab_size={self.vocab_size}, dialect={self.dialect!r}, fingerprint={self.fingerprint[:12]!r}"
@@ -129,7 +139,7 @@ class ChatFormat:
         Raises:
             ChatError: The text holds lone surrogates.
         """
-        parts = self._tokenizer.encode_untrusted(_no_surrogates(text), self._reader.dialect.delimiters)
+        parts = self._tokenizer.encode_untrusted(_no_surrogates(text), self.delimiters)
         return as_ids([*parts.tolist(), *self.stop_ids[:1]])
 
     def decode(self, ids_T: Ids) -> str:
@@ -148,6 +158,61 @@ class ChatFormat:
         """
         return self._tokenizer.decode([index])
 
+    def token_bytes(self, ids_T: Ids) -> list[bytes]:
+        """Return the bytes of each id, control tokens spelled out; one id may hold a part of a character only.
+
+        Raises:
+            InvalidIds: An id is outside the vocabulary.
+        """
+        table = self._tokenizer.token_bytes
+        return [table[index] for index in as_ids(ids_T, vocab_size=self.vocab_size).tolist()]
+
+    # ---- as text pipelines do it, for comparing with them
+
+    def apply_chat_template(
+        self,
+        messages: Sequence[Message | Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        add_generation_prompt: bool = False,
+        **kwargs: Any,
+    ) -> str:
+        """Return a conversation as the template writes it, with nothing protected: no prompt for a policy.
+
+        What a message says may spell control tokens here, as in transformers' method of this name; lone surrogates
+        become U+FFFD.
+
+        Args:
+            messages: The whole conversation.
+            tools: JSON schemas of the tools.
+            add_generation_prompt: End in the prompt for the next assistant turn.
+            kwargs: What the template reads beside messages, over what the format was made with.
+
+        Raises:
+            ChatError: The template refuses the conversation.
+        """
+        given = [Message.of(message).to_dict() for message in messages]
+        text = self._template.render(given, tools, generation=add_generation_prompt, **kwargs)
+        return replace_surrogates(text)[0]
+
+    def tokenize(self, text: str, *, add_special_tokens: bool = False) -> Ids:
+        """Encode text as the tokenizer does when it is called: control tokens spelled in it are parsed.
+
+        For text that a policy reads, `open`, `bridge` and `encode` are the way.
+
+        Args:
+            text: Any text.
+            add_special_tokens: Add what the tokenizer puts around a text: a second BOS where the template wrote one.
+
+        Raises:
+            ChatError: The text holds lone surrogates.
+        """
+        return self._tokenizer.tokenize(_no_surrogates(text), add_special_tokens=add_special_tokens)
+
+    def writes_calls(self, *, with_text: bool) -> bool:
+        """Tell whether the template writes an assistant's tool calls, without or with a text before them."""
+        return self._template.writes_calls(with_text=with_text)
+
     # ---- conversations
 
     def open(
@@ -164,7 +229,7 @@ class ChatFormat:
         """
         given = [Message.of(message) for message in messages]
         for message in given:
-            if message.tool_calls and not self._template.writes_calls(with_text=bool(message.content)):
+            if message.tool_calls and not self.writes_calls(with_text=bool(message.content)):
                 raise ChatError(
                     "the template leaves out tool calls",
                     where="assistant message",

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym_tok.chat.dialects import Dialect, find_dialect, named_dialect
+from agentgym_tok.chat.dialects.renderers import RenderersDialect
 from agentgym_tok.chat.dialects.tags import Tag, read_tags
 from agentgym_tok.chat.dialects.tools import Tools
 from agentgym_tok.chat.dialects.turn import TurnText
@@ -23,13 +24,15 @@ class TurnReader:
         tokenizer: Knows the bytes of each id.
         template: Tells the dialect, and whether its generation prompt opens reasoning.
         stop_ids: Ids that end a turn.
-        dialect: Name of the dialect; None finds it.
+        dialect: Name of the dialect, or `"renderers:MODEL"` for the package of that name; None finds it.
 
     Attributes:
         dialect: How reasoning and calls are written.
 
     Raises:
         UnknownName: No dialect has this name.
+        MissingExtra: The package is asked for and not installed.
+        ChatError: The package does not know the model.
     """
 
     def __init__(
@@ -37,11 +40,7 @@ class TurnReader:
     ) -> None:
         self._tokenizer = tokenizer
         self._stop_ids = frozenset(stop_ids)
-        self.dialect: Dialect = (
-            find_dialect(template.literals, tokenizer.control_texts.values())
-            if dialect is None
-            else named_dialect(dialect)
-        )
+        self.dialect = _dialect(dialect, tokenizer, template)
         self._opened = _opens_reasoning(template, self.dialect)
 
     def read(self, ids_T: Ids, tools: Sequence[Mapping[str, Any]] | None = None) -> AssistantMessage:
@@ -63,6 +62,14 @@ class TurnReader:
             names: The tags to look for.
         """
         return read_tags(TurnText(self._tokenizer, ids_T, self._stop_ids), names)
+
+
+def _dialect(name: str | None, tokenizer: Tokenizer, template: ChatTemplate) -> Dialect:
+    backend, _, model = (name or "").partition(":")
+    if name is not None and backend != "renderers":
+        return named_dialect(name)
+    found = find_dialect(template.literals, tokenizer.control_texts.values())
+    return RenderersDialect(model, tokenizer, template, found) if backend else found
 
 
 def _opens_reasoning(template: ChatTemplate, dialect: Dialect) -> bool:

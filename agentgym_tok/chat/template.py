@@ -58,7 +58,12 @@ class ChatTemplate:
         self._forms: dict[bool, _Form | None] = {}
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, *, generation: bool
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        *,
+        generation: bool,
+        **variables: Any,
     ) -> str:
         """Return the conversation as text.
 
@@ -66,11 +71,13 @@ class ChatTemplate:
             messages: Messages in the shape of the OpenAI chat API.
             tools: JSON schemas; None or empty for none.
             generation: End in the prompt for the next assistant turn.
+            variables: What the template may read this time, over its own variables.
 
         Raises:
             ChatError: The template refuses these messages.
         """
-        return self._render([self._shaped(message) for message in messages], tools or None, generation=generation)
+        shaped = [self._shaped(message) for message in messages]
+        return self._render(shaped, tools or None, generation=generation, **variables)
 
     def writes_calls(self, *, with_text: bool) -> bool:
         """Tell whether the template writes an assistant's tool calls, without or with a text before them."""
@@ -112,11 +119,16 @@ class ChatTemplate:
         return named and all(word in written for word in ("word1", "word2", text))
 
     def _render(
-        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, *, generation: bool
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        *,
+        generation: bool,
+        **variables: Any,
     ) -> str:
         given = {"messages": messages, "tools": tools, "add_generation_prompt": generation}
         try:
-            return self._template.render({"documents": None, **self.variables, **given})
+            return self._template.render({"documents": None, **self.variables, **variables, **given})
         except _REFUSALS as error:
             roles = ", ".join(str(message.get("role")) for message in messages)
             raise ChatError(

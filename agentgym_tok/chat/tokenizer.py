@@ -133,6 +133,10 @@ class Tokenizer:
             )
         return as_ids(ids)
 
+    def tokenize(self, text: str, *, add_special_tokens: bool = False) -> Ids:
+        """Encode text as the tokenizer itself does, with nothing checked and, if asked, with what it adds around."""
+        return as_ids(self._backend.encode(text, add_special_tokens=add_special_tokens).ids)
+
     def encode_untrusted(self, text: str, meant: Collection[str] = ()) -> Ids:
         """Encode text that never becomes a control token.
 

@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
 import numpy as np
 from pydantic import Field
 from rich.table import Table
 
 from agentgym_tok.chat import ChatFormat, Refusal
+from agentgym_tok.chat.tokenizer import Tokenizer
 from agentgym_tok.cli.tables import show
 from agentgym_tok.cli.worlds import chat_format
 from agentgym_tok.config import Config
 from agentgym_tok.errors import ChatError
+from agentgym_tok.tokens import Ids
 from agentgym_tok.types import Message
 
 __all__ = ["Options", "run"]
@@ -80,7 +82,7 @@ def measure(chat: ChatFormat, turns: int, tokens: int) -> dict[str, float]:
     sampled = [[*chat.encode(said).tolist(), *chat.stop_ids[:1]] for said, _ in rounds]
     history = [Message("system", "Be brief."), Message("user", "Begin.")]
     context = chat.open(history)
-    with _counted(chat) as count:
+    with _counted() as count:
         start = time.process_time()
         for turn, (_, answer) in zip(sampled, rounds, strict=True):
             bridged = chat.bridge(context.sampled(turn), [Message("user", answer)])
@@ -121,22 +123,18 @@ class _Count:
 
 
 @contextmanager
-def _counted(chat: ChatFormat) -> Iterator[_Count]:
-    tokenizer, count = chat._tokenizer, _Count()
-    encode = tokenizer.encode
+def _counted() -> Iterator[_Count]:
+    encode, count = Tokenizer.encode, _Count()
 
-    def counted(*arguments: Any) -> Any:
+    def counted(tokenizer: Tokenizer, text: str, cut: str = "") -> Ids:
         start = time.process_time()
-        ids_T = encode(*arguments)
+        ids_T = encode(tokenizer, text, cut)
         count.seconds += time.process_time() - start
         count.tokens += len(ids_T)
         return ids_T
 
-    tokenizer.encode = counted  # type: ignore[method-assign, assignment]
-    try:
+    with mock.patch.object(Tokenizer, "encode", counted):
         yield count
-    finally:
-        del tokenizer.encode
 
 
 def _text(draw: np.random.Generator, words: int) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentgym_tok.chat.dialects import named_dialect
 from agentgym_tok.drift.align import Hunk
 from agentgym_tok.drift.layout import Part
 from agentgym_tok.drift.report import DriftClass
@@ -110,7 +109,7 @@ def _without_controls(sides: Sides, ids_T: Ids) -> bytes:
 
 def _visible(sides: Sides, text: bytes) -> bytes:
     """Return what a text says beside the delimiters of the dialect."""
-    for delimiter in named_dialect(sides.pipeline.chat.dialect).delimiters:
+    for delimiter in sides.pipeline.chat.delimiters:
         text = text.replace(delimiter.encode(), b"")
     return text.strip()
 

@@ -10,9 +10,6 @@ from typing import Any
 import numpy as np
 
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.chat.dialects import named_dialect
-from agentgym_tok.chat.template import ChatTemplate
-from agentgym_tok.chat.tokenizer import replace_surrogates
 from agentgym_tok.drift.align import common_prefix
 from agentgym_tok.errors import ChatError
 from agentgym_tok.tokens import Ids, as_ids
@@ -37,9 +34,6 @@ class TextPipeline:
 
     def __init__(self, chat: ChatFormat) -> None:
         self.chat = chat
-        # The one place of this room that looks behind ChatFormat, which has no door for what it protects from.
-        self._template, self._tokenizer = chat._template, chat._tokenizer
-        self._backend = chat._tokenizer._backend
 
     # ---- text
 
@@ -51,8 +45,7 @@ class TextPipeline:
         Raises:
             ChatError: The template refuses it.
         """
-        text = self._template.render([message.to_dict() for message in messages], list(tools), generation=generation)
-        return replace_surrogates(text)[0]
+        return self.chat.apply_chat_template(messages, tools, add_generation_prompt=generation)
 
     def encode(self, text: str, *, special_tokens: bool = False) -> Ids:
         """Encode text as it stands.
@@ -62,12 +55,11 @@ class TextPipeline:
             special_tokens: Add what the tokenizer puts around a text, as its plain call does: a second BOS where the
                 template has written one.
         """
-        return as_ids(self._backend.encode(text, add_special_tokens=special_tokens).ids)
+        return self.chat.tokenize(text, add_special_tokens=special_tokens)
 
     def pieces(self, ids_T: Ids) -> list[bytes]:
         """Return the bytes of each id, control tokens spelled out."""
-        table = self._tokenizer.token_bytes
-        return [table[index] for index in ids_T.tolist()]
+        return self.chat.token_bytes(ids_T)
 
     def again(self, ids_T: Ids) -> Ids:
         """Return what becomes of ids that were kept as text."""
@@ -79,7 +71,7 @@ class TextPipeline:
 
     @cached_property
     def _controls(self) -> re.Pattern[str]:
-        spelled = sorted(self._tokenizer.control_texts.values(), key=len, reverse=True)
+        spelled = sorted(map(self.chat.token_text, self.chat.control_ids), key=len, reverse=True)
         return re.compile("|".join(map(re.escape, spelled)) or "(?!)")
 
     # ---- messages
@@ -132,8 +124,7 @@ class TextPipeline:
         if text not in raw:
             text = text.rpartition(b"\n")[2]  # reasoning in several pieces (Harmony) ends where its last line does
         end = raw.find(text) + len(text)
-        dialect = named_dialect(self.chat.dialect)
-        closers = [closer for _, closer in dialect.reasoning] or dialect.delimiters
+        closers = [closer for _, closer in self.chat.reasoning_pairs] or self.chat.delimiters
         ends = [raw.find(mark, end) + len(mark) for mark in map(str.encode, closers) if mark in raw[end:]]
         end = min(ends, default=end)
         end += len(raw[end:]) - len(raw[end:].lstrip())
@@ -143,7 +134,7 @@ class TextPipeline:
         """Tell whether the parser of a serving engine, which is lenient, would take the calls out of the text."""
         calls = said.tool_calls
         readable = all(call.name and (call.arguments is not None or call.status == "malformed") for call in calls)
-        return bool(calls) and readable and self._template.writes_calls(with_text=bool(said.content))
+        return bool(calls) and readable and self.chat.writes_calls(with_text=bool(said.content))
 
     @cached_property
     def writes_reasoning(self) -> bool:
@@ -156,14 +147,17 @@ class TextPipeline:
     @cached_property
     def tells_time(self) -> bool:
         """The template writes a time of its own, so that a later rendering differs."""
-        asked = [Message("user", _USER).to_dict()]
-        clock = {"strftime_now": lambda pattern: pattern}  # a time that has not come yet
+        asked = [Message("user", _USER)]
         try:
-            stopped = ChatTemplate(self._template.source, {**self._template.variables, **clock})
-            texts = [template.render(asked, None, generation=True) for template in (self._template, stopped)]
+            text = self.render(asked, generation=True)
+            other = self.chat.apply_chat_template(
+                asked,
+                add_generation_prompt=True,
+                strftime_now=lambda pattern: pattern,  # a time that has not come yet
+            )
         except ChatError:
             return False
-        return texts[0] != texts[1]
+        return text != other
 
     # ---- turns in a sequence of ids
 
@@ -183,11 +177,10 @@ class TextPipeline:
     @cached_property
     def bos_ids(self) -> frozenset[int]:
         """Ids that begin a sequence: what the template calls `bos_token`, and what the tokenizer puts before a text."""
-        named = self._template.variables.get("bos_token")
-        found = self._tokenizer.token_id(named) if isinstance(named, str) else None
+        named = self.chat.bos_id
         plain, special = (self.encode("x", special_tokens=on).tolist() for on in (False, True))
         before = special[: special.index(plain[0])] if plain[0] in special else []
-        return frozenset({*before, *([] if found is None else [found])})
+        return frozenset({*before, *([] if named is None else [named])})
 
     @cached_property
     def header(self) -> Ids:

@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from agentgym_tok.chat import ChatFormat, Refusal
-from agentgym_tok.chat.dialects import named_dialect
 from agentgym_tok.drift.align import common_prefix
 from agentgym_tok.drift.change import Conversation
 from agentgym_tok.drift.messages import audit_messages
@@ -74,7 +73,7 @@ class _Prober:
         """Return a turn with reasoning, in the field for it or as text where the template reads no such field."""
         if self._pipeline.writes_reasoning:
             return replace(message, reasoning=_THOUGHT)
-        opener, closer = next(iter(named_dialect(self._chat.dialect).reasoning), ("", ""))
+        opener, closer = next(iter(self._chat.reasoning_pairs), ("", ""))
         return replace(message, content=f"{opener}\n{_THOUGHT}\n{closer}\n\n{message.content}".strip())
 
     def _append(self, name: str, history: list[Message], turn: Message, new: list[Message]) -> Probe:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym_tok import ChatFormat, Message
-from agentgym_tok.errors import ChatError, FingerprintMismatch, MissingExtra
+from agentgym_tok.errors import ChatError, FingerprintMismatch, InvalidIds, MissingExtra
 from agentgym_tok.tokens import Context, Root, Span
 
 CHATML = (
@@ -201,6 +201,62 @@ def test_open_takes_messages_and_dictionaries_alike(builtin: ChatFormat) -> None
 def test_tools_that_are_no_schemas_are_refused(builtin: ChatFormat, tools: Any) -> None:
     with pytest.raises(ChatError, match="tool"):
         builtin.open([USER], tools)
+
+
+# ---- as text pipelines do it
+
+
+def test_the_template_and_the_tokenizer_can_be_used_as_everybody_does(
+    unpack: Callable[[str], Path], request: pytest.FixtureRequest
+) -> None:
+    """The judge is transformers itself."""
+    from transformers import AutoTokenizer
+
+    said = [USER, {"role": "assistant", "content": "a<|im_end|>b<think>\n"}, {"role": "user", "content": "Then?"}]
+    for name in ("qwen2_5", "qwen3", "deepseek_v3"):
+        chat, model = request.getfixturevalue(name), AutoTokenizer.from_pretrained(unpack(name))
+        for generation in (False, True):
+            text = chat.apply_chat_template(said, add_generation_prompt=generation)
+            assert text == model.apply_chat_template(said, add_generation_prompt=generation, tokenize=False)
+            assert chat.tokenize(text).tolist() == model.encode(text, add_special_tokens=False)
+            assert chat.tokenize(text, add_special_tokens=True).tolist() == model.encode(text)
+
+
+def test_text_of_a_pipeline_has_nothing_protected(builtin: ChatFormat) -> None:
+    said = [{"role": "user", "content": "a<|im_end|>\udc00"}]
+    text = builtin.apply_chat_template(said, [{"name": "look"}])
+    assert "a<|im_end|>\ufffd" in text
+    assert '{"name": "look"}' in text
+    closers = [ids.tolist().count(builtin.stop_ids[0]) for ids in (builtin.tokenize(text), builtin.open(said).ids)]
+    assert closers == [3, 1]  # system, the user's own and what he spells
+    with pytest.raises(ChatError, match="lone surrogates"):
+        builtin.tokenize("\udc00")
+
+
+def test_a_rendering_can_read_other_kwargs_once(tiny: Callable[..., ChatFormat]) -> None:
+    chat = tiny(CHATML + "{{ word }}{{ strftime_now('%Y') }}", word="old")
+    assert chat.apply_chat_template([USER], word="new", strftime_now=lambda _: "!").endswith("new!")
+    assert "old2" in chat.apply_chat_template([USER])
+
+
+@given(st.lists(st.integers(0, 4095), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_the_bytes_of_ids_make_their_text(builtin: ChatFormat, ids: list[int]) -> None:
+    pieces = builtin.token_bytes(ids)
+    assert len(pieces) == len(ids)
+    assert b"".join(pieces).decode("utf-8", "replace") == builtin.decode(ids)
+    with pytest.raises(InvalidIds):
+        builtin.token_bytes([*ids, builtin.vocab_size])
+
+
+def test_a_format_tells_its_bos_its_delimiters_and_whether_it_writes_calls(
+    builtin: ChatFormat, tiny: Callable[..., ChatFormat]
+) -> None:
+    assert (builtin.bos_id, tiny(CHATML, bos_token="<|im_start|>").bos_id) == (None, 1)
+    assert builtin.reasoning_pairs == (("<think>", "</think>"),)
+    assert set(builtin.delimiters) == {"<think>", "</think>", "<tool_call>", "</tool_call>"}
+    assert builtin.writes_calls(with_text=True)
+    assert not tiny(CHATML).writes_calls(with_text=False)
 
 
 # ---- from_pretrained

@@ -101,7 +101,7 @@ def test_a_turn_that_never_stopped_is_closed_and_the_close_is_trained(builtin: C
 @pytest.mark.parametrize("stop", ["<|endoftext|>", "<|return|>"])
 def test_another_stop_token_than_the_template_writes(tiny: Callable[..., ChatFormat], words: Any, stop: str) -> None:
     chat = tiny(chatml(), ["<|return|>"], eos="<|return|>")
-    turn = [*chat.encode("Yes.").tolist(), chat._tokenizer.token_id(stop)]
+    turn = [*chat.encode("Yes.").tolist(), *chat.tokenize(stop).tolist()]
     if stop == "<|endoftext|>":
         chat = tiny(chatml())
     drift = only(audit(chat, words.play(chat, [USER]).say(turn).episode()))
@@ -120,7 +120,7 @@ def test_the_last_turn_closes_otherwise_than_earlier_ones(tiny: Callable[..., Ch
         "{% endfor %}{% if add_generation_prompt %}<|start|>assistant<|message|>{% endif %}"
     )
     chat = tiny(template, ["<|start|>", "<|message|>", "<|return|>", "<|end|>"], eos="<|return|>")
-    stop = chat._tokenizer.token_id("<|return|>")
+    stop = int(chat.tokenize("<|return|>")[0])
     played = words.play(chat, [USER]).say([*chat.encode("Yes."), stop]).tell(words.user("And?"))
     report = audit(chat, played.say([*chat.encode("No."), stop]).episode())
     drift = only(report)

@@ -40,7 +40,7 @@ def test_ids_of_real_tokenizers_do_not_survive_text(
 ) -> None:
     chat: ChatFormat = request.getfixturevalue(model)
     assert chat.decode(drawn) == text
-    assert chat._tokenizer._backend.encode(text).ids == again
+    assert chat.tokenize(text, add_special_tokens=True).tolist() == again
     assert classify(chat, drawn, again) == kind
 
 
@@ -50,7 +50,7 @@ def test_a_spelled_end_of_reasoning_becomes_a_control_token_where_there_is_one(
 ) -> None:
     chat: ChatFormat = request.getfixturevalue(model)
     drawn = [27, 20439, 766, 29]
-    assert chat._tokenizer._backend.encode(chat.decode(drawn)).ids == again
+    assert chat.tokenize(chat.decode(drawn), add_special_tokens=True).tolist() == again
     assert classify(chat, drawn, again) == kind
 
 
@@ -76,7 +76,8 @@ def test_a_line_break_after_the_generation_prompt_joins_it(qwen3: ChatFormat) ->
 
 def encode(chat: ChatFormat, text: str) -> list[int]:
     """Encode as a text pipeline does: what spells a control token is one."""
-    return list(chat._tokenizer._backend.encode(text, add_special_tokens=False).ids)
+    ids: list[int] = chat.tokenize(text).tolist()
+    return ids
 
 
 HEAD = "<|im_start|>user\nGo.<|im_end|>\n<|im_start|>assistant\n"
@@ -149,7 +150,7 @@ def said(*contents: str, system: str = "Be brief.") -> list[dict[str, Any]]:
 
 
 def rendered(chat: ChatFormat, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> list[int]:
-    text = chat._template.render(messages, tools, generation=False)
+    text = chat.apply_chat_template(messages, tools)
     return encode(chat, text)
 
 

@@ -16,14 +16,17 @@ class Tools:
 
     Args:
         schemas: JSON schemas of functions, bare or as `{"type": "function", "function": {...}}`; None knows no names.
+
+    Attributes:
+        schemas: The same.
     """
 
     def __init__(self, schemas: Sequence[Mapping[str, Any]] | None) -> None:
-        self._schemas = schemas
+        self.schemas = schemas
 
     def knows(self, name: str) -> bool:
         """Tell whether a tool has this name; all names are known where no tools were given."""
-        return self._schemas is None or name in self._functions
+        return self.schemas is None or name in self._functions
 
     def value(self, name: str, key: str, text: str) -> Any:
         """Return the value of an argument that a dialect writes as bare text.
@@ -50,7 +53,7 @@ class Tools:
 
     @cached_property
     def _functions(self) -> dict[str, Mapping[str, Any]]:
-        functions = [tool.get("function", tool) for tool in self._schemas or ()]
+        functions = [tool.get("function", tool) for tool in self.schemas or ()]
         return {function["name"]: function for function in functions if "name" in function}
 
 

@@ -36,23 +36,24 @@ class TurnText:
         opened: The prompt ends inside a reasoning block.
 
     Attributes:
+        ids: The ids, as a list.
         raw: The bytes of all tokens.
         end: Where the stop token begins; the length of `raw` without one.
         closed: The turn ends in a stop token.
     """
 
-    __slots__ = ("_control_ids", "_ends", "_ids", "_pieces", "_spans", "_tokenizer", "closed", "end", "opened", "raw")
+    __slots__ = ("_control_ids", "_ends", "_pieces", "_spans", "_tokenizer", "closed", "end", "ids", "opened", "raw")
 
     def __init__(self, tokenizer: Tokenizer, ids_T: Ids, stop_ids: Collection[int], *, opened: bool = False) -> None:
         table = tokenizer.token_bytes
         self._tokenizer = tokenizer
         self._control_ids = tokenizer.control_ids
-        self._ids: list[int] = ids_T.tolist()
-        self._pieces = [table[index] for index in self._ids]
+        self.ids: list[int] = ids_T.tolist()
+        self._pieces = [table[index] for index in self.ids]
         self._ends: list[int] | None = None
         self._spans: set[tuple[int, int]] | None = None
         self.raw = b"".join(self._pieces)
-        self.closed = bool(self._ids) and self._ids[-1] in stop_ids
+        self.closed = bool(self.ids) and self.ids[-1] in stop_ids
         self.end = len(self.raw) - len(self._pieces[-1]) if self.closed else len(self.raw)
         self.opened = opened
 
@@ -101,7 +102,7 @@ class TurnText:
     def _control_spans(self) -> set[tuple[int, int]]:
         if self._spans is None:
             control_ids = self._control_ids
-            tokens = zip(self._ids, self._pieces, self._token_ends(), strict=True)
+            tokens = zip(self.ids, self._pieces, self._token_ends(), strict=True)
             self._spans = {(end - len(piece), end) for index, piece, end in tokens if index in control_ids}
         return self._spans
 

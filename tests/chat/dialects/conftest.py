@@ -3,7 +3,7 @@
 # ruff: noqa: RUF001  # DeepSeek's tokens are written with this bar
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 
@@ -167,6 +167,12 @@ def delimiters(dialect: str) -> tuple[str, ...]:
 def make_format() -> Callable[..., ChatFormat]:
     """Return the maker of formats."""
     return grow
+
+
+@pytest.fixture(scope="session")
+def families() -> Mapping[str, Family]:
+    """Return all families by name."""
+    return FAMILIES
 
 
 @pytest.fixture(scope="session", params=FAMILIES)
