@@ -72,7 +72,7 @@ class Message:
     """Hold one message of a conversation.
 
     Args:
-        role: `system`, `user`, `assistant` or `tool`.
+        role: `system`, `user`, `assistant` or `tool`; or `inline`: text that goes on in the assistant's turn before.
         content: Its text.
         tool_calls: An assistant's calls.
         tool_call_id: The call that a tool message answers.

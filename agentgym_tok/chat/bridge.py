@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from agentgym_tok.chat.render import Rendering, render
+from agentgym_tok.chat.inline import INLINE
+from agentgym_tok.chat.render import Rendering, render, render_text
 from agentgym_tok.chat.stub import MARK, NAMELESS, OTHER_MARK, Stub, probes_of, spoken_stub, stubs_for
 from agentgym_tok.chat.template import ChatTemplate
 from agentgym_tok.chat.tokenizer import Tokenizer
@@ -24,6 +25,7 @@ Reason: TypeAlias = Literal[
     "no_turn",
     "no_messages",
     "assistant_message",
+    "closed_turn",
     "template_refuses",
     "body_rewritten",
     "past_rewritten",
@@ -43,7 +45,8 @@ class Refusal:
 
     Args:
         reason: `no_turn`: the context does not end in a policy's turn. `no_messages`: nothing to add.
-            `assistant_message`: an assistant's text would be encoded again. `template_refuses`: it raised.
+            `assistant_message`: an assistant's text would be encoded again. `closed_turn`: inline text, and the turn
+            has ended or other messages stand beside. `template_refuses`: it raised.
             `body_rewritten`: it does not keep a turn's text as it is. `past_rewritten`: what it writes behind a turn
             cannot be told from the turn. `content_lost`: it leaves a message out. `nameless_result`: it writes the name
             or id of a call that nobody told. `open_seam`: no control token separates the turn from what follows.
@@ -98,6 +101,8 @@ class Bridge:
             return Refusal("assistant_message")
         turn_T, prompt = _turn(context)
         stop = turn_T[-1] if turn_T and turn_T[-1] in self._tokenizer.control_ids else None
+        if any(message.role == INLINE for message in messages):
+            return self._inline(context, messages, closed=stop in self._stops)
         tail = self._tail(messages, context.root.tools, stop)
         if isinstance(tail, Refusal):
             return tail
@@ -113,6 +118,13 @@ class Bridge:
         if stop == first or (stop in self.ends.closers and first in self.ends.closers):
             tail_T = tail_T[1:]  # the policy drew the close itself; after a length stop it is added, untrained
         return context.extend(Span(tail_T, _origin(messages), replaced=tail.replaced))
+
+    def _inline(self, context: Context, messages: Sequence[Message], *, closed: bool) -> Context | Refusal:
+        """Go on inside the turn."""
+        if closed or any(message.role != INLINE for message in messages):
+            return Refusal("closed_turn", "the turn has ended" if closed else "other messages open a turn of their own")
+        tail = render_text(self._tokenizer, messages)
+        return context.extend(Span(tail.encode(self._tokenizer), "observation", replaced=tail.replaced))
 
     # ---- what follows a turn
 

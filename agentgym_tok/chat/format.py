@@ -12,6 +12,7 @@ import tokenizers
 
 from agentgym_tok.chat.bridge import Bridge, Refusal
 from agentgym_tok.chat.dialects.tags import Tag
+from agentgym_tok.chat.inline import fold
 from agentgym_tok.chat.parse import TurnReader
 from agentgym_tok.chat.render import render
 from agentgym_tok.chat.template import ChatTemplate
@@ -191,7 +192,7 @@ class ChatFormat:
         Raises:
             ChatError: The template refuses the conversation.
         """
-        given = [Message.of(message).to_dict() for message in messages]
+        given = [message.to_dict() for message in fold(_of(messages))]
         text = self._template.render(given, tools, generation=add_generation_prompt, **kwargs)
         return replace_surrogates(text)[0]
 
@@ -227,7 +228,7 @@ class ChatFormat:
         Raises:
             ChatError: The template refuses the messages, or would leave out an assistant's tool calls.
         """
-        given = [Message.of(message) for message in messages]
+        given = fold(_of(messages))
         for message in given:
             if message.tool_calls and not self.writes_calls(with_text=bool(message.content)):
                 raise ChatError(
@@ -245,7 +246,8 @@ class ChatFormat:
 
         Args:
             context: A context that ends in a policy's turn, as sampled.
-            messages: What came since: user, tool or system messages.
+            messages: What came since: user, tool or system messages; or messages of the role `inline`, which go on
+                inside the turn.
 
         Returns:
             The context that ends in the next generation prompt, or a `Refusal` with its reason.
@@ -254,7 +256,7 @@ class ChatFormat:
             FingerprintMismatch: The context belongs to another format.
         """
         self.check(context)
-        return self._bridge(context, [Message.of(message) for message in messages])
+        return self._bridge(context, _of(messages))
 
     def parse(self, ids_T: Ids, tools: Sequence[Mapping[str, Any]] | None = None) -> AssistantMessage:
         """Read a turn from its ids: content, reasoning, tool calls with token spans and status.
@@ -294,6 +296,13 @@ class ChatFormat:
                 expected=f"{self.fingerprint[:16]} ({self.reference})",
                 fix="use the format that made them; ids are never encoded again",
             )
+
+
+def _of(messages: Sequence[Message | Mapping[str, Any]]) -> list[Message]:
+    given = [Message.of(message) for message in messages]
+    if any(message.images for message in given):
+        raise ChatError("a text format has no ids for images", where="messages", got="a message that shows images")
+    return given
 
 
 def _no_surrogates(text: str) -> str:

@@ -10,7 +10,7 @@ from agentgym_tok.chat.tokenizer import Tokenizer, free_cut, replace_surrogates
 from agentgym_tok.tokens import Ids
 from agentgym_tok.types import Message
 
-__all__ = ["Rendering", "render"]
+__all__ = ["Rendering", "render", "render_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,14 @@ def render(
     return Rendering(text, cut, guard.replaced)
 
 
+def render_text(tokenizer: Tokenizer, messages: Sequence[Message]) -> Rendering:
+    """Return the contents of messages, one behind the other and nothing between, so that untrusted text stays text."""
+    cut = free_cut([message.content for message in messages])
+    guard = _Guard(tokenizer, cut, after_open=False)
+    text = "".join(guard.content(message) for message in messages)
+    return Rendering(text, cut, guard.replaced)
+
+
 class _Guard:
     """Keep untrusted text from becoming a control token, alone or together with what stands around it.
 
@@ -93,7 +101,7 @@ class _Guard:
             message,
             # Templates may build a control token around a role, as in "<|" + role + "|>".
             role=self._tokenizer.protect(self._clean(message.role), self._cut),
-            content=self._trusted(message) if message.trusted else self.text(message.content),
+            content=self.content(message),
             reasoning=self.value(message.reasoning),
             name=self.value(message.name),
             tool_call_id=self.value(message.tool_call_id),
@@ -115,7 +123,9 @@ class _Guard:
         begins_apart = self._after_open and self._tokenizer.goes_on(text)
         return self._cut * begins_apart + self._tokenizer.protect(text, self._cut)
 
-    def _trusted(self, message: Message) -> str:
+    def content(self, message: Message) -> str:
+        if not message.trusted:
+            return self.text(message.content)
         pieces: list[str] = []
         place = 0
         for start, end in message.untrusted:
