@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -187,8 +188,10 @@ def test_the_import_says_nothing_and_warns_of_nothing() -> None:
     assert (out.stdout, out.stderr) == ("", "")
 
 
-def test_ci_has_the_shared_data_so_that_no_test_of_it_is_skipped_there() -> None:
+def test_ci_has_all_that_tests_elsewhere_may_be_skipped_without() -> None:
     if os.environ.get("CI", "").lower() not in {"1", "true"}:
-        pytest.skip("outside CI the tests of shared data may be skipped")
+        pytest.skip("outside CI the tests of shared data and of the browser may be skipped")
+    assert os.environ.get("AGENTGYM_TOK_CHROMIUM") or shutil.which("chromium"), "no browser; apt-get install chromium"
+    assert shutil.which("cc"), "no C compiler for the tests that inject faults"
     folder = Path(os.environ.get("AGENTGYM_TOK_SHARED") or ROOT.parent / "shared")
     assert (folder / "tokenizers").is_dir(), f"no shared data at {folder}; set AGENTGYM_TOK_SHARED"
