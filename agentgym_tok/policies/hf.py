@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ConfigError, DataMissing, MissingExtra, PolicyError
 from agentgym_tok.policies.base import BasePolicy
-from agentgym_tok.types import Completion, FinishReason, LogprobKind, Request, Sampling
+from agentgym_tok.types import Completion, FinishReason, LogprobKind, Request, Sampling, ScoreRequest, Scores
 
 try:
     import torch
@@ -21,6 +22,9 @@ except ImportError as error:
     ) from error
 
 __all__ = ["HFPolicy"]
+
+_CHUNK = 256
+"""Most ids of one scoring pass; it bounds the logits, which are this many times the vocabulary."""
 
 
 class HFPolicy(BasePolicy):
@@ -69,6 +73,7 @@ class HFPolicy(BasePolicy):
         self._batch_size = batch_size
         self._version = version
         self.name = f"hf:{Path(path).name}"
+        self.fingerprint = chat.fingerprint
         self._limit = int(getattr(model.config, "max_position_embeddings", None) or 2**31)
         # transformers 5.2x renames the argument, and warns about the old name.
         forward = inspect.signature(model.forward).parameters
@@ -114,19 +119,78 @@ class HFPolicy(BasePolicy):
         cache = transformers.DynamicCache(config=self._model.config)
         while any(row.open for row in rows):
             positions_NT = (mask_NT.cumsum(-1) - 1).clamp(min=0)[:, -ids_NT.shape[1] :]
-            output = self._model(
-                input_ids=ids_NT,
-                attention_mask=mask_NT,
-                position_ids=positions_NT,
-                **{self._cache_name: cache},
-                use_cache=True,
-                logits_to_keep=1,
-            )
-            logits_NV = output.logits[:, -1].float()[:, : self._chat.vocab_size]
+            logits_NV = self._logits(ids_NT, mask_NT, positions_NT, cache, keep=1)[:, -1]
             # Finished rows go on with any id: nothing they compute is read any more.
             drawn = [row.draw(logits_NV[index], self._chat.stop_ids) for index, row in enumerate(rows)]
             ids_NT = torch.tensor(drawn, dtype=torch.long, device=device)[:, None]
             mask_NT = torch.cat([mask_NT, torch.ones_like(ids_NT)], dim=1)
+
+    def _logits(
+        self, ids_NT: torch.Tensor, mask_NT: torch.Tensor, positions_NT: torch.Tensor, cache: Any, *, keep: Any
+    ) -> torch.Tensor:
+        """Return float32 logits over the chat format's ids; `keep`: the last so many places, or their indices."""
+        output = self._model(
+            input_ids=ids_NT,
+            attention_mask=mask_NT,
+            position_ids=positions_NT,
+            **{self._cache_name: cache},
+            use_cache=True,
+            logits_to_keep=keep,
+        )
+        logits: torch.Tensor = output.logits.float()[..., : self._chat.vocab_size]
+        return logits
+
+    def score(self, requests: Sequence[ScoreRequest]) -> list[Scores]:
+        """Score each sequence in one pass over its ids, chunk by chunk through a KV cache.
+
+        Raises:
+            PolicyError: A sequence is longer than the model's context, or a logit is not a number.
+        """
+        return [self._score(request) for request in requests]
+
+    @torch.inference_mode()
+    def _score(self, request: ScoreRequest) -> Scores:
+        length = max((end for _, end, _ in request.parts), default=0)
+        if length > self._limit:
+            raise PolicyError(
+                "the sequence is longer than the model's context",
+                where=self.name,
+                got=f"{length} ids",
+                expected=f"at most {self._limit}",
+                fix="score with a model that has room for what was sampled",
+            )
+        ids_T = torch.from_numpy(request.ids_T[:length].astype(np.int64)).to(self._model.device)
+        cache = transformers.DynamicCache(config=self._model.config)
+        raw, drawn = [torch.zeros(0)], [torch.zeros(0)]
+        for start in range(0, length - 1, _CHUNK):
+            end = min(start + _CHUNK, length - 1)  # the last id is scored, and predicts nothing that is asked for
+            # The id at place p is predicted at p - 1.
+            parts = [(max(a - 1, start), min(b - 1, end), sampling) for a, b, sampling in request.parts]
+            parts = [part for part in parts if part[0] < part[1]]
+            places_S = torch.cat([torch.arange(a, b) for a, b, _ in parts] or [torch.tensor([start])]).to(ids_T.device)
+            positions_NT = torch.arange(start, end, device=ids_T.device)[None]
+            mask_NT = torch.ones((1, end), dtype=torch.long, device=ids_T.device)
+            logits_SV = self._logits(ids_T[None, start:end], mask_NT, positions_NT, cache, keep=places_S - start)[0]
+            _check(logits_SV, f"ids {start} to {end}")
+            done = 0
+            for a, b, sampling in parts:
+                logits_PV, targets_P = logits_SV[done : done + b - a], ids_T[a + 1 : b + 1, None]
+                raw.append(torch.log_softmax(logits_PV, -1).gather(-1, targets_P)[:, 0].cpu())
+                drawn.append(processed(logits_PV, sampling).gather(-1, targets_P)[:, 0].cpu())
+                done += b - a
+        return Scores(_nats(raw), _nats(drawn), self._version)
+
+
+def _nats(parts: Sequence[torch.Tensor]) -> NDArray[np.float32]:
+    """Join log-probabilities; rounding puts those of certain ids above zero."""
+    nats_S: NDArray[np.float32] = torch.cat(list(parts)).clamp(max=0).numpy()
+    nats_S.flags.writeable = False
+    return nats_S
+
+
+def _check(logits: torch.Tensor, where: str) -> None:
+    if not bool(torch.isfinite(logits).all()):
+        raise PolicyError("the model's logits are no numbers", where=where)
 
 
 class _Row:
@@ -146,8 +210,7 @@ class _Row:
         """Draw the next id, and close the turn at a stop token or its limit."""
         if not self.open:
             return 0
-        if not bool(torch.isfinite(logits_V).all()):
-            raise PolicyError("the model's logits are no numbers", where=f"token {len(self._ids)} of a turn")
+        _check(logits_V, f"token {len(self._ids)} of a turn")
         logprobs_V = processed(logits_V.cpu(), self._sampling)
         if self._sampling.temperature == 0:
             index = int(logprobs_V.argmax())
@@ -180,26 +243,25 @@ def _is_raw(sampling: Sampling) -> bool:
     return sampling.temperature == 0 or (sampling.temperature == 1 and sampling.top_p == 1 and sampling.top_k == 0)
 
 
-def processed(logits_V: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+def processed(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
     """Return the log-probabilities that a token is drawn from.
 
     Args:
-        logits_V: float32 [V].
+        logits: float32 [..., V].
         sampling: Temperature first, then top-k, then top-p over what is left, as engines do; 0 leaves the model's own.
 
     Returns:
-        float32 [V], nats; -inf where a token cannot be drawn.
+        float32 [..., V], nats; -inf where a token cannot be drawn.
     """
     if sampling.temperature == 0:
-        return torch.log_softmax(logits_V, -1)
-    scaled_V = logits_V / sampling.temperature
-    if 0 < sampling.top_k < len(scaled_V):
-        floor = torch.topk(scaled_V, sampling.top_k).values[-1]
-        scaled_V = scaled_V.masked_fill(scaled_V < floor, -torch.inf)
+        return torch.log_softmax(logits, -1)
+    scaled = logits / sampling.temperature
+    if 0 < sampling.top_k < scaled.shape[-1]:
+        floor = torch.topk(scaled, sampling.top_k).values[..., -1:]
+        scaled = scaled.masked_fill(scaled < floor, -torch.inf)
     if sampling.top_p < 1:
-        ordered_V, places_V = torch.sort(scaled_V, descending=True)
-        before_V = torch.softmax(ordered_V, -1).cumsum(-1) - torch.softmax(ordered_V, -1)
-        dropped_V = torch.zeros_like(scaled_V, dtype=torch.bool)
-        dropped_V[places_V[before_V >= sampling.top_p]] = True
-        scaled_V = scaled_V.masked_fill(dropped_V, -torch.inf)
-    return torch.log_softmax(scaled_V, -1)
+        ordered, places = torch.sort(scaled, descending=True)
+        before = torch.softmax(ordered, -1).cumsum(-1) - torch.softmax(ordered, -1)
+        dropped = torch.zeros_like(scaled, dtype=torch.bool).scatter(-1, places, before >= sampling.top_p)
+        scaled = scaled.masked_fill(dropped, -torch.inf)
+    return torch.log_softmax(scaled, -1)

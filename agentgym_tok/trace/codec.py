@@ -14,6 +14,8 @@ __all__ = ["ids_bytes", "logprobs_bytes", "pack_ids", "pack_logprobs", "unpack_i
 # The first byte of a blob. Zero is never one, so that a zeroed page is noticed.
 PLAIN: Final = 1
 DEFLATED: Final = 2
+SPLIT: Final = 3
+"""Three byte planes plain and the highest deflated: the lower bits of a mantissa are noise."""
 
 _SHIFTS: Final = np.arange(0, 35, 7, dtype=np.uint32)
 _WIDEST: Final = len(_SHIFTS)
@@ -55,10 +57,15 @@ def unpack_ids(blob: bytes, length: int) -> Ids:
 
 
 def pack_logprobs(logprobs_T: Logprobs) -> bytes:
-    """Pack float32 by byte planes (the exponents side by side), deflated where that is shorter."""
+    """Pack float32 by byte planes (the exponents side by side), deflated whole or in part where that is shorter."""
     raw = logprobs_bytes(logprobs_T)
     planes = np.frombuffer(raw, dtype=np.uint8).reshape(-1, 4).T.tobytes()
-    return _shortest(planes) if raw else bytes([PLAIN])
+    packed = _shortest(planes)
+    if len(planes) >= _WORTH_DEFLATING:
+        lower, highest = planes[: 3 * len(logprobs_T)], planes[3 * len(logprobs_T) :]
+        split = bytes([SPLIT]) + lower + zlib.compress(highest, wbits=_RAW_DEFLATE)
+        packed = min(packed, split, key=len)
+    return packed
 
 
 def unpack_logprobs(blob: bytes, length: int) -> Logprobs:
@@ -67,7 +74,10 @@ def unpack_logprobs(blob: bytes, length: int) -> Logprobs:
     Raises:
         TraceCorrupt: It does not hold exactly `length` possible log-probabilities.
     """
-    planes = _payload(blob, 4 * length, "log-probabilities")
+    planes = b""
+    if blob[:1] == bytes([SPLIT]):
+        planes, blob = blob[1 : 1 + 3 * length], bytes([DEFLATED]) + blob[1 + 3 * length :]
+    planes += _payload(blob, 4 * length, "log-probabilities")
     if len(planes) != 4 * length:
         got = f"{len(planes)} bytes"
         raise TraceCorrupt("log-probabilities are damaged", where="logprobs blob", got=got, expected=4 * length)
@@ -91,7 +101,7 @@ def _payload(blob: bytes, most: int, what: str) -> bytes:
     if codec == bytes([PLAIN]):
         return payload
     if codec != bytes([DEFLATED]):
-        raise TraceCorrupt("unknown codec", where=f"{what} blob", got=codec.hex() or "nothing", expected="01 or 02")
+        raise TraceCorrupt("unknown codec", where=f"{what} blob", got=codec.hex() or "nothing", expected="01, 02 or 03")
     inflater = zlib.decompressobj(wbits=_RAW_DEFLATE)
     try:
         # The bound keeps a damaged blob from filling the memory; zero would mean no bound.
@@ -106,10 +116,10 @@ def _payload(blob: bytes, most: int, what: str) -> bytes:
 def _to_leb128(ids_T: Ids) -> bytes:
     widest = max(1, -(-int(ids_T.max()).bit_length() // 7))
     rest = ids_T.astype(np.uint32)[:, None] >> _SHIFTS[:widest]
+    groups = rest.astype(np.uint8) & 0x7F
+    groups |= (rest > 0x7F).view(np.uint8) << 7
     used = rest != 0
     used[:, 0] = True
-    groups = (rest & 0x7F).astype(np.uint8)
-    groups[:, :-1] |= used[:, 1:].astype(np.uint8) << 7
     return bytes(groups[used])
 
 

@@ -99,7 +99,8 @@ class NodeTable:
             root, parent = (self._root(context), None) if known is None else (None, known.node)
             known = plan.added[context] = _Known(self._insert(root, parent, context.span, digest), digest)
         assert known is not None
-        answer = self._find(plan.answer_digest)
+        # What follows a span that was not there cannot be there.
+        answer = None if missing else self._find(plan.answer_digest)
         if answer is not None:
             return known.node, answer.node
         return known.node, self._insert(None, known.node, plan.answer, plan.answer_digest)

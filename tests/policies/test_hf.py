@@ -12,8 +12,10 @@ transformers = pytest.importorskip("transformers", reason="the extra torch is no
 
 from agentgym_tok import ChatFormat, Request, Sampling  # noqa: E402
 from agentgym_tok.errors import ConfigError, DataMissing, PolicyError  # noqa: E402
+from agentgym_tok.policies import hf  # noqa: E402
 from agentgym_tok.policies.hf import HFPolicy, processed  # noqa: E402
 from agentgym_tok.tokens import as_ids  # noqa: E402
+from agentgym_tok.types import Scorer, ScoreRequest  # noqa: E402
 
 CHAT = ChatFormat.builtin()
 
@@ -136,6 +138,47 @@ def test_a_missing_model_and_a_foreign_vocabulary_are_named(folder: Path, tmp_pa
         HFPolicy(tmp_path / "small", CHAT)
 
 
+SAMPLINGS = (
+    Sampling(),
+    Sampling(temperature=0),
+    Sampling(temperature=0.6),
+    Sampling(top_k=9),
+    Sampling(temperature=1.5, top_k=50, top_p=0.4),
+)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 256])
+def test_scores_are_those_of_a_whole_forward_pass(
+    folder: Path, policy: HFPolicy, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(hf, "_CHUNK", chunk)
+    ids_T = as_ids(np.random.default_rng(1).integers(CHAT.vocab_size, size=60))
+    parts = [(start, start + 1 + 2 * place, SAMPLINGS[place]) for place, start in enumerate((1, 4, 7, 20, 51))]
+    asked = [ScoreRequest(ids_T, tuple(parts)), ScoreRequest(ids_T, ()), ScoreRequest(ids_T[:2], ((1, 2, Sampling()),))]
+    assert isinstance(policy, Scorer)
+    scores, nothing, short = policy.score(asked)
+    raw = [exact(folder, Request(ids_T[:start], Sampling()), ids_T[start:end]) for start, end, _ in parts]
+    drawn = [exact(folder, Request(ids_T[:start], sampling), ids_T[start:end]) for start, end, sampling in parts]
+    np.testing.assert_allclose(scores.raw_S, np.concatenate(raw), atol=2e-5)
+    np.testing.assert_allclose(scores.processed_S, np.concatenate(drawn), atol=2e-5)
+    assert np.isneginf(scores.processed_S).any()
+    assert (len(nothing.raw_S), len(nothing.processed_S)) == (0, 0)
+    np.testing.assert_allclose(short.raw_S, raw[0][:1], atol=2e-5)
+    assert {one.version for one in (scores, nothing, short)} == {"7"}
+
+
+def test_what_cannot_be_scored_is_named(folder: Path, policy: HFPolicy) -> None:
+    full = as_ids(np.ones(257, np.int32))
+    assert len(policy.score([ScoreRequest(full, ((200, 256, Sampling()),))])[0].raw_S) == 56
+    with pytest.raises(PolicyError, match=r"longer than the model's context; where: hf:.*; got: 257 ids"):
+        policy.score([ScoreRequest(full, ((200, 257, Sampling()),))])
+    broken = HFPolicy(folder, CHAT, device="cpu")
+    with torch.no_grad():
+        broken._model.lm_head.weight[5] = float("nan")
+    with pytest.raises(PolicyError, match="no numbers"):
+        broken.score([ScoreRequest(full, ((1, 2, Sampling()),))])
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     logits=st.lists(st.floats(-5, 5), min_size=2, max_size=12),
@@ -149,6 +192,7 @@ def test_processed_keeps_the_smallest_nucleus(
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p)
     logprobs = processed(torch.tensor(logits), sampling).double().exp()
     assert float(logprobs.sum()) == pytest.approx(1, abs=1e-5)
+    assert torch.equal(processed(torch.tensor([logits[::-1], logits]), sampling)[1].double().exp(), logprobs)
     kept = int((logprobs > 0).sum())
     assert kept >= 1
     plain = torch.softmax(torch.tensor(logits) / temperature, -1)

@@ -29,7 +29,8 @@ def read_ids(blob: bytes) -> list[int]:
 
 
 def read_logprobs(blob: bytes, length: int) -> bytes:
-    payload = blob[1:] if blob[0] == 1 else zlib.decompress(blob[1:], wbits=-15)
+    plain = {1: len(blob), 2: 1, 3: 1 + 3 * length}[blob[0]]
+    payload = blob[1:plain] + (zlib.decompress(blob[plain:], wbits=-15) if blob[plain:] else b"")
     return b"".join(bytes(payload[plane * length + place] for plane in range(4)) for place in range(length))
 
 
@@ -48,6 +49,7 @@ def test_ids_come_back_and_are_readable_by_the_written_format(ids: list[int]) ->
 @given(st.lists(st.floats(max_value=0, width=32, allow_nan=False, allow_infinity=False), max_size=100))
 @example([-0.0, 0.0, -1e-45, -3.4e38])
 @example([-0.1] * 50)
+@example([-0.1 * place for place in range(50)])
 def test_logprobs_come_back_bit_for_bit_and_are_readable_by_the_written_format(values: list[float]) -> None:
     logprobs_T = np.array(values, dtype=np.float32)
     blob = pack_logprobs(logprobs_T)
@@ -71,9 +73,22 @@ def test_a_zeroed_blob_is_damage() -> None:
         unpack_ids(bytes(8), 8)
 
 
-def test_text_like_ids_take_less_than_two_bytes() -> None:
+def test_each_way_of_packing_is_taken_where_it_is_shortest() -> None:
+    rng = np.random.default_rng(0)
+    noise_T = -rng.gamma(0.3, 1.2, size=80).astype(np.float32)
+    assert [pack_logprobs(logprobs_T)[0] for logprobs_T in (noise_T[:8], 0 * noise_T, noise_T)] == [1, 2, 3]
+    blob = pack_logprobs(noise_T)
+    for damaged in (blob[:200], blob[:-1], blob + b"x", bytes([3]), bytes([3]) + blob[1:241]):
+        with pytest.raises(TraceCorrupt):
+            unpack_logprobs(damaged, 80)
+    with pytest.raises(TraceCorrupt, match="unknown codec"):
+        unpack_ids(blob, 80)
+
+
+def test_text_like_ids_take_less_than_two_bytes_and_noise_less_than_four() -> None:
     rng = np.random.default_rng(0)
     zipf_T = np.minimum(rng.zipf(1.3, size=2000) * 7, 150_000).astype(np.int32)
     assert len(pack_ids(zipf_T)) < 2 * len(zipf_T)
-    logprobs_T = -rng.exponential(0.5, size=2000).astype(np.float32)
-    assert len(pack_logprobs(logprobs_T)) <= 4 * len(logprobs_T)
+    for count in (80, 2000):
+        logprobs_T = -rng.gamma(0.3, 1.2, size=count).astype(np.float32)
+        assert len(pack_logprobs(logprobs_T)) < 3.75 * count

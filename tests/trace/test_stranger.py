@@ -75,7 +75,8 @@ def ids_of(node: sqlite3.Row) -> list[int]:
 def logprobs_of(node: sqlite3.Row) -> bytes | None:
     if node["logprobs"] is None:
         return None
-    planes, length = inflated(node["logprobs"]), node["length"]
+    blob, length = node["logprobs"], node["length"]
+    planes = blob[1 : 1 + 3 * length] + inflated(b"\2" + blob[1 + 3 * length :]) if blob[0] == 3 else inflated(blob)
     return bytes(planes[plane * length + place] for place in range(length) for plane in range(4))
 
 
