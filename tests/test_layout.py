@@ -110,7 +110,7 @@ MACHINE = re.compile(
     "|".join(
         [
             *(rf"(?<![\w.~-])/{folder}/\w" for folder in ("wo" + "rk", "ro" + "ot", "Us" + "ers", "ho" + "me")),
-            r"\." + "library",
+            r"(?<!\w)\." + "library",
             "extra-index" + "-url|--index" + "-url|index" + "_url|trusted" + "-host",
             r"regis" + r"try\.[\w-]+\.|pro" + r"xy\.golang|files\.python" + r"hosted|arti" + "factory",
             r"https?://(?:\d+\.){3}\d+(?<!127\.0\.0\.1)(?<!0\.0\.0\.0)",

@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.trace_prune import pruned_lines
 from agentgym_tok.config import Config
 from agentgym_tok.trace import Episode, TraceStore
 
@@ -25,6 +26,8 @@ def run(options: Options) -> int:
     with TraceStore(options.run, mode="r") as store:
         if options.episode is None:
             _list(store, options.limit)
+            for line in pruned_lines(options.run):
+                print(line)
             return 0
         matches = [head.id for head, _ in store.heads() if head.id.startswith(options.episode)]
         _turns(store.episode(matches[0] if len(matches) == 1 else options.episode), store.tokens())

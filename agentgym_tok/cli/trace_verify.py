@@ -8,9 +8,11 @@ from pydantic_settings import CliPositionalArg
 from rich.table import Table
 
 from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.trace_prune import pruned_lines
 from agentgym_tok.cli.worlds import chat_format, own_format
 from agentgym_tok.config import Config
 from agentgym_tok.trace import Accounting, Verification, verify
+from agentgym_tok.trace.prune import pruned
 
 __all__ = ["Options", "accounting_table", "run"]
 
@@ -35,9 +37,11 @@ def run(options: Options) -> int:
     chat = chat_format(options.chat) if options.chat is not None else own_format(options.run)
     found = verify(options.run, chat)
     if options.output == "json":
-        print(json.dumps(found.to_dict(), indent=1))
+        print(json.dumps({**found.to_dict(), "pruned": pruned(options.run)}, indent=1))
     else:
         report(found)
+        for line in pruned_lines(options.run):
+            print(line)
     return 0 if found.ok else 1
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from agentgym_tok.errors import TraceCorrupt
@@ -14,7 +15,7 @@ from agentgym_tok.trace.reader import Reader, span_from
 from agentgym_tok.trace.schema import HEAD, TURN
 from agentgym_tok.trace.shard import EPISODES, reading
 
-__all__ = ["audit"]
+__all__ = ["audit", "check_turn", "image_seal", "node_seal", "root_seal", "token_seal"]
 
 _NODES = """
     SELECT nodes.*, coalesce(before.digest, roots.digest) AS before FROM nodes
@@ -59,10 +60,10 @@ def audit(reader: Reader) -> Iterator[Breach]:
                 yield _breach(f"{reader.path.name}: {count} records in {table}, the last is number {last}")
         yield from _meta(reader)
         redacted = {(row["kind"], row["record"]): row for row in reader.connection.execute("SELECT * FROM redactions")}
-        yield from _each(reader, "SELECT * FROM roots", "root", _root)
-        yield from _each(reader, _NODES, "node", lambda row: _node(row, redacted.get(("nodes", row["id"]))))
-        yield from _each(reader, "SELECT * FROM tokens", "token text", _token)
-        yield from _each(reader, "SELECT * FROM images", "image", _image)
+        yield from _each(reader, "SELECT * FROM roots", "root", root_seal)
+        yield from _each(reader, _NODES, "node", lambda row: node_seal(row, redacted.get(("nodes", row["id"]))))
+        yield from _each(reader, "SELECT * FROM tokens", "token text", token_seal)
+        yield from _each(reader, "SELECT * FROM images", "image", image_seal)
         images = frozenset(row["sha256"] for row in reader.connection.execute("SELECT sha256 FROM images"))
         for record in reader.connection.execute("SELECT * FROM episodes ORDER BY id").fetchall():
             yield from _chain(reader, record, redacted, images)
@@ -96,11 +97,21 @@ def _meta(reader: Reader) -> Iterator[Breach]:
             yield _breach(f"{reader.path.name}: {count} episodes are there, {row['body']} were begun")
 
 
-def _root(row: Any) -> bytes:
+def root_seal(row: Any) -> bytes:
+    """Return the digest of a record of `roots`."""
     return short_seal(b"", (row["fingerprint"], row["vocab_size"], row["tools"]))
 
 
-def _node(row: Any, redaction: Any | None) -> bytes:
+def node_seal(row: Any, redaction: Any | None) -> bytes:
+    """Return the digest that a record of `nodes` must have.
+
+    Args:
+        row: The record, with the digest `before` it.
+        redaction: Its record of `redactions`.
+
+    Raises:
+        TraceCorrupt: It is not what its redaction left, or holds no span.
+    """
     if (row["root"] is None) == (row["parent"] is None):
         raise TraceCorrupt("a first span has a root, every other one a parent", got=f"{row['root']}, {row['parent']}")
     span = span_from(row)
@@ -110,11 +121,17 @@ def _node(row: Any, redaction: Any | None) -> bytes:
     return bytes(row["digest"])
 
 
-def _token(row: Any) -> bytes:
+def token_seal(row: Any) -> bytes:
+    """Return the digest of a record of `tokens`."""
     return short_seal(b"", (row["id"], row["text"]))
 
 
-def _image(row: Any) -> bytes:
+def image_seal(row: Any) -> bytes:
+    """Return the digest of a record of `images`.
+
+    Raises:
+        TraceCorrupt: Its body is another file.
+    """
     found = hashlib.sha256(row["body"]).hexdigest()
     if found != row["sha256"]:
         raise TraceCorrupt("the file is another one", got=found, expected=row["sha256"])
@@ -134,7 +151,7 @@ def _check_redaction(row: Any, digest: bytes, body: bytes | None) -> None:
 
 
 def _chain(
-    reader: Reader, record: Any, redacted: Mapping[tuple[str, int], Any], images: frozenset[str]
+    reader: Reader, record: Any, redacted: Mapping[tuple[str, int], Any], images: AbstractSet[str]
 ) -> Iterator[Breach]:
     name = record["name"]
     tip = seal(b"", [record[column] for column in HEAD])
@@ -145,7 +162,7 @@ def _chain(
         count = row["seq"] + 1
         try:
             with reading(reader.path, "turn"):
-                _check_turn(row, tip, redacted, images)
+                check_turn(row, tip, redacted, images)
         except TraceCorrupt as error:
             yield _breach(str(error), name, row["turn"])
         tip = row["hash"]
@@ -157,13 +174,25 @@ def _chain(
         yield _breach("the hash chain does not end where it should", name)
 
 
-def _check_images(texts: Any, images: frozenset[str]) -> None:
+def _check_images(texts: Any, images: AbstractSet[str]) -> None:
     missing = {name for message in texts["messages"] for name in message.get("images", ())} - images
     if missing:
         raise TraceCorrupt("an image that it shows is not there", got=min(missing))
 
 
-def _check_turn(row: Any, tip: bytes, redacted: Mapping[tuple[str, int], Any], images: frozenset[str]) -> None:
+def check_turn(row: Any, tip: bytes, redacted: Mapping[tuple[str, int], Any], images: AbstractSet[str]) -> None:
+    """Check a turn, its texts and its evidence against the hash chain.
+
+    Args:
+        row: The record of `turns`, with the cells of its `evidence`, `texts_body`, `settings_body`, the digests of its
+            spans as `context_digest` and `answer_digest`, and the `length` of its answer.
+        tip: The hash before it.
+        redacted: Records of `redactions` by kind and record.
+        images: Names of the images that are there.
+
+    Raises:
+        TraceCorrupt: Something is not what was written.
+    """
     experts_T_L_K, support = evidence_from(row, row["length"])
     said = evidence_seal(experts_T_L_K, support)
     evidence, texts = (redacted.get((kind, row["id"])) for kind in ("evidence", "texts"))

@@ -10,6 +10,7 @@ from typing import Any
 
 from agentgym_tok.errors import TraceCorrupt
 from agentgym_tok.tokens import Context, Root, Span
+from agentgym_tok.trace.chain import short_seal
 from agentgym_tok.trace.codec import unpack_ids, unpack_logprobs
 from agentgym_tok.trace.encoding import failure_from, head_from, root_from, turn_from
 from agentgym_tok.trace.records import Episode, EpisodeHead, Redacted, Status, Turn
@@ -81,6 +82,20 @@ class Reader:
                 (head_from(row), row["status"]) for row in self.connection.execute("SELECT * FROM episodes ORDER BY id")
             ]
 
+    def documents(self) -> dict[str, str]:
+        """Return the documents about the shard by name, JSON each, the run's first.
+
+        Raises:
+            TraceCorrupt: One is damaged.
+        """
+        found: dict[str, str] = {}
+        with reading(self.path, "documents"):
+            for row in self.connection.execute("SELECT * FROM meta ORDER BY name != 'run', rowid"):
+                if short_seal(b"", (row["name"], row["body"])) != row["digest"]:
+                    raise TraceCorrupt("a document is damaged", where=self.path, got=row["name"])
+                found[row["name"]] = row["body"]
+        return found
+
     def image(self, sha256: str) -> tuple[str, bytes] | None:
         """Return the media type and the file of an image; None where it is not in this shard.
 
@@ -142,7 +157,7 @@ class Reader:
         if row["settings_body"] is None or row["texts_body"] is None:
             what = "settings" if row["settings_body"] is None else "texts"
             raise TraceCorrupt(f"a turn's {what} are missing", where=f"{self.path}: {episode}, turn {row['turn']}")
-        answer = self._node(row["completion"])
+        answer = self.node(row["completion"])
         if answer["parent"] != row["context"]:
             got = f"a child of node {answer['parent']}"
             where = f"{self.path}: {episode}, turn {row['turn']}"
@@ -161,7 +176,7 @@ class Reader:
         while place is not None and "ids" not in gone:
             if ("nodes", place) in self._redacted:
                 gone.add("ids")
-            place = self._node(place)["parent"]
+            place = self.node(place)["parent"]
         return frozenset(gone)
 
     def _context(self, node: int) -> Context:
@@ -172,7 +187,7 @@ class Reader:
             context = self._contexts.get(place)
             if context is not None:
                 break
-            row = self._node(place)
+            row = self.node(place)
             missing.append((place, row))
             place = row["parent"]
         for place, row in reversed(missing):
@@ -182,7 +197,12 @@ class Reader:
         assert context is not None
         return context
 
-    def _node(self, node: int) -> sqlite3.Row:
+    def node(self, node: int) -> sqlite3.Row:
+        """Return the record of a span, which follows its parent's.
+
+        Raises:
+            TraceCorrupt: There is none.
+        """
         row: sqlite3.Row | None = self.connection.execute("SELECT * FROM nodes WHERE id = ?", (node,)).fetchone()
         if row is None:
             raise TraceCorrupt("a span is missing", where=self.path, got=f"no node {node}")

@@ -4,9 +4,7 @@ import contextlib
 import dataclasses
 import json
 import re
-import shutil
 import sqlite3
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +19,7 @@ from agentgym_tok.errors import ConfigError, FingerprintMismatch, TraceError
 from agentgym_tok.tokens import Span
 from agentgym_tok.trace.chain import node_digest, redaction_seal, short_seal
 from agentgym_tok.trace.codec import pack_ids
+from agentgym_tok.trace.drafts import new_folder
 from agentgym_tok.trace.encoding import to_json
 from agentgym_tok.trace.evidence import evidence_from, evidence_seal
 from agentgym_tok.trace.reader import span_from
@@ -68,8 +67,8 @@ def redact(
 ) -> Redaction:
     """Copy a trace without what patterns match; the trace itself stays as it is.
 
-    Matched ids become that of `_` and matched characters full blocks, as many as there were. The digests of what is gone stay, so
-    that the chain can be checked, and so can a guess: whoever thinks that he knows a short secret can prove it.
+    Matched ids become that of `_` and matched characters full blocks, as many as there were. The digests of what is
+    gone stay, so that the chain can be checked, and so can a guess: who thinks that he knows a secret can prove it.
 
     Args:
         run: Folder of the run.
@@ -87,21 +86,13 @@ def redact(
     if not patterns or any(pattern.search("") or pattern.search(rule) for pattern in patterns):
         expected = "patterns that match some text, and not their own description"
         raise ConfigError("nothing to look for", where="redact", got=f"{len(patterns)} patterns", expected=expected)
-    folder, target = Path(run), Path(out)
+    folder = Path(run)
     shards = sorted((folder / "shards").glob("*.sqlite"))
     if not shards:
         raise TraceError("there is no trace", where=folder, expected="shards/*.sqlite", fix="look at the path")
-    if target.exists():
-        raise TraceError("the copy's folder exists", where=target, expected="a new folder", fix="choose another one")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        (staging / "shards").mkdir()
-        found = [_Shard.copied(path, staging / "shards" / path.name, patterns, chat, rule) for path in shards]
-        staging.chmod(folder.stat().st_mode)
-        staging.rename(target)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    with new_folder(Path(out)) as draft:
+        (draft / "shards").mkdir()
+        found = [_Shard.copied(path, draft / "shards" / path.name, patterns, chat, rule) for path in shards]
     return Redaction(*(sum(values) for values in zip(*map(dataclasses.astuple, found), strict=True)))
 
 

@@ -1,12 +1,13 @@
-"""The one source of the format: tables and columns, from which the SQL is rendered.
+"""The one source of the format: tables and columns, from which the SQL, Arrow and JSON schemas are made.
 
-The rendered SQL, comments included, stands in each shard and in docs/design/trace.md; a test compares them.
+The SQL, comments included, stands in each shard and in docs/design/trace.md, the JSON Schema in docs/trace.schema.json;
+tests compare them.
 """
 
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-__all__ = ["APPLICATION_ID", "FORMAT", "HEAD", "TABLES", "TURN", "Column", "Table", "ddl", "sql"]
+__all__ = ["APPLICATION_ID", "BY_NAME", "FORMAT", "HEAD", "TABLES", "TURN", "Column", "Form", "Table", "ddl", "sql"]
 
 FORMAT: Final = (1, 0)
 """Major and minor version. A reader refuses a newer major; a newer minor only adds tables or columns."""
@@ -17,6 +18,9 @@ APPLICATION_ID: Final = 0x54495443
 
 Rule: TypeAlias = Literal["", "PRIMARY KEY", "NOT NULL", "NOT NULL UNIQUE"]
 _KEY: Final = "PRIMARY KEY"
+
+Form: TypeAlias = Literal["plain", "json", "digest", "ids", "logprobs", "file"]
+"""What a cell holds, for formats that have lists: packed ids and log-probabilities are lists there, a digest is hex."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,7 @@ class Column:
         doc: What it holds.
         rule: SQL constraint.
         sealed: It enters the hash chain as it stands; references enter as the digest of what they refer to.
+        form: What it holds.
     """
 
     name: str
@@ -36,6 +41,12 @@ class Column:
     doc: str
     rule: Rule = "NOT NULL"
     sealed: bool = False
+    form: Form = "plain"
+
+    @property
+    def nullable(self) -> bool:
+        """Whether a cell may be empty."""
+        return not self.rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +71,14 @@ class Table:
         return tuple(column.name for column in self.columns if column.sealed)
 
 
-def _sealed(name: str, kind: Literal["INTEGER", "REAL", "TEXT", "BLOB"], doc: str, *, null: bool = False) -> Column:
-    return Column(name, kind, doc, "" if null else "NOT NULL", sealed=True)
+def _sealed(
+    name: str, kind: Literal["INTEGER", "REAL", "TEXT", "BLOB"], doc: str, *, null: bool = False, form: Form = "plain"
+) -> Column:
+    return Column(name, kind, doc, "" if null else "NOT NULL", sealed=True, form=form)
+
+
+def _digest(name: str, doc: str, *, unique: bool = False) -> Column:
+    return Column(name, "BLOB", doc, "NOT NULL UNIQUE" if unique else "NOT NULL", form="digest")
 
 
 TABLES: Final = (
@@ -70,8 +87,8 @@ TABLES: Final = (
         "a document about the whole shard",
         (
             Column("name", "TEXT", "what it is: run, or episodes", _KEY),
-            Column("body", "TEXT", "JSON: what the run is made with, or the number of episodes"),
-            Column("digest", "BLOB", "short seal of name and body"),
+            Column("body", "TEXT", "JSON: what the run is made with, or the number of episodes", form="json"),
+            _digest("digest", "short seal of name and body"),
         ),
     ),
     Table(
@@ -81,8 +98,8 @@ TABLES: Final = (
             Column("id", "INTEGER", "counts from 1", _KEY),
             Column("fingerprint", "TEXT", "sha256 of tokenizer, template and settings, hex"),
             Column("vocab_size", "INTEGER", "every id is below it"),
-            Column("tools", "TEXT", "JSON array of the tools' schemas"),
-            Column("digest", "BLOB", "short seal of the three before", "NOT NULL UNIQUE"),
+            Column("tools", "TEXT", "JSON array of the tools' schemas", form="json"),
+            _digest("digest", "short seal of the three before", unique=True),
         ),
     ),
     Table(
@@ -94,10 +111,10 @@ TABLES: Final = (
             Column("parent", "INTEGER", "nodes.id of the span before; null in a first span", ""),
             Column("origin", "TEXT", "prompt, observation, tool, sampled, demonstration or forced"),
             Column("length", "INTEGER", "number of ids"),
-            Column("ids", "BLOB", "ids, packed"),
-            Column("logprobs", "BLOB", "log-probabilities in nats, packed; null without", ""),
+            Column("ids", "BLOB", "ids, packed", form="ids"),
+            Column("logprobs", "BLOB", "log-probabilities in nats, packed; null without", "", form="logprobs"),
             Column("replaced", "INTEGER", "lone surrogates of the text that became U+FFFD"),
-            Column("digest", "BLOB", "short seal after the parent's digest, or the root's", "NOT NULL UNIQUE"),
+            _digest("digest", "short seal after the parent's digest, or the root's", unique=True),
         ),
     ),
     Table(
@@ -105,7 +122,9 @@ TABLES: Final = (
         "an engine with its sampling parameters",
         (
             Column("id", "INTEGER", "counts from 1", _KEY),
-            Column("body", "TEXT", 'JSON: {"engine": text, "sampling": object or null}', "NOT NULL UNIQUE"),
+            Column(
+                "body", "TEXT", 'JSON: {"engine": text, "sampling": object or null}', "NOT NULL UNIQUE", form="json"
+            ),
         ),
     ),
     Table(
@@ -125,9 +144,9 @@ TABLES: Final = (
             _sealed("created", "REAL", "Unix time, s"),
             Column("status", "TEXT", "running, done, failed or abandoned"),
             Column("success", "INTEGER", "the world's verdict, 0 or 1; null without one", ""),
-            Column("failure", "TEXT", "JSON: {boundary, kind, message}; null without one", ""),
+            Column("failure", "TEXT", "JSON: {boundary, kind, message}; null without one", "", form="json"),
             Column("turns", "INTEGER", "number of its turns"),
-            Column("tip", "BLOB", "hash chain up to here"),
+            _digest("tip", "hash chain up to here"),
         ),
         "CREATE INDEX episodes_parent ON episodes (parent) WHERE parent IS NOT NULL",
     ),
@@ -144,11 +163,11 @@ TABLES: Final = (
             _sealed("turn", "INTEGER", "index of the turn"),
             _sealed("attempt", "INTEGER", "how often it had been sampled before"),
             _sealed("used", "INTEGER", "1: the episode went on with this attempt"),
-            _sealed("sent", "BLOB", "digest of the ids that the engine was handed"),
+            _sealed("sent", "BLOB", "digest of the ids that the engine was handed", form="digest"),
             _sealed("finish_reason", "TEXT", "stop, length, truncated or abort"),
             _sealed("ids_exact", "INTEGER", "0: the ids were guessed from text"),
             _sealed("logprob_kind", "TEXT", "raw, processed, missing or sentinel"),
-            _sealed("versions", "TEXT", "JSON: [[weight version, start, end], ...] over the completion"),
+            _sealed("versions", "TEXT", "JSON: [[weight version, start, end], ...] over the completion", form="json"),
             _sealed("edge", "TEXT", "kind of the edge"),
             _sealed("edge_source", "INTEGER", "index of the turn that it comes from", null=True),
             _sealed("edge_declared", "INTEGER", "0: found out from the ids"),
@@ -162,9 +181,15 @@ TABLES: Final = (
             _sealed("seed", "INTEGER", "of the request"),
             _sealed("started", "REAL", "Unix time, s"),
             _sealed("ended", "REAL", "Unix time, s"),
-            _sealed("evidence", "BLOB", "short seal of what an engine said beside the ids; null without", null=True),
-            _sealed("texts", "BLOB", "short seal of texts.body"),
-            Column("hash", "BLOB", "hash chain up to here"),
+            _sealed(
+                "evidence",
+                "BLOB",
+                "short seal of what an engine said beside the ids; null without",
+                null=True,
+                form="digest",
+            ),
+            _sealed("texts", "BLOB", "short seal of texts.body", form="digest"),
+            _digest("hash", "hash chain up to here"),
         ),
         "CREATE UNIQUE INDEX turns_episode ON turns (episode, seq)",
     ),
@@ -173,7 +198,7 @@ TABLES: Final = (
         "what is free text in a turn: what people read, and what can be taken out",
         (
             Column("turn", "INTEGER", "turns.id", _KEY),
-            Column("body", "TEXT", "JSON: {messages, text, action_text, reason, failure, facts}"),
+            Column("body", "TEXT", "JSON: {messages, text, action_text, reason, failure, facts}", form="json"),
         ),
     ),
     Table(
@@ -183,9 +208,11 @@ TABLES: Final = (
             Column("turn", "INTEGER", "turns.id", _KEY),
             Column("layers", "INTEGER", "mixture-of-experts layers; null without experts", ""),
             Column("chosen", "INTEGER", "experts that each layer chose for a token", ""),
-            Column("experts", "BLOB", "experts of each token, layer by layer, packed as ids are", ""),
-            Column("counts", "BLOB", "how many ids each token could be drawn from, packed; null without", ""),
-            Column("support", "BLOB", "those ids, token by token, packed as ids are", ""),
+            Column("experts", "BLOB", "experts of each token, layer by layer, packed as ids are", "", form="ids"),
+            Column(
+                "counts", "BLOB", "how many ids each token could be drawn from, packed; null without", "", form="ids"
+            ),
+            Column("support", "BLOB", "those ids, token by token, packed as ids are", "", form="ids"),
         ),
     ),
     Table(
@@ -195,8 +222,8 @@ TABLES: Final = (
             Column("id", "INTEGER", "counts from 1", _KEY),
             Column("sha256", "TEXT", "of the body, hex: what messages name it by", "NOT NULL UNIQUE"),
             Column("type", "TEXT", "media type, such as image/png"),
-            Column("body", "BLOB", "the file"),
-            Column("digest", "BLOB", "short seal of sha256 and type"),
+            Column("body", "BLOB", "the file", form="file"),
+            _digest("digest", "short seal of sha256 and type"),
         ),
     ),
     Table(
@@ -208,8 +235,8 @@ TABLES: Final = (
             Column("record", "INTEGER", "nodes.id, or the id of the turn"),
             Column("rule", "TEXT", "what was looked for"),
             Column("made", "REAL", "Unix time, s"),
-            Column("body", "BLOB", "digest that the record would have as it stands now"),
-            Column("digest", "BLOB", "short seal of kind, the record's own digest, rule, made, body"),
+            _digest("body", "digest that the record would have as it stands now"),
+            _digest("digest", "short seal of kind, the record's own digest, rule, made, body"),
         ),
     ),
     Table(
@@ -218,15 +245,16 @@ TABLES: Final = (
         (
             Column("id", "INTEGER", "token id", _KEY),
             Column("text", "TEXT", "its entry in the vocabulary"),
-            Column("digest", "BLOB", "short seal of id and text"),
+            _digest("digest", "short seal of id and text"),
         ),
     ),
 )
 
-_BY_NAME = {table.name: table for table in TABLES}
-HEAD: Final = _BY_NAME["episodes"].sealed
+BY_NAME: Final = {table.name: table for table in TABLES}
+"""The tables by name."""
+HEAD: Final = BY_NAME["episodes"].sealed
 """Columns of an episode's head, in the order in which the chain begins with them."""
-TURN: Final = _BY_NAME["turns"].sealed
+TURN: Final = BY_NAME["turns"].sealed
 """Columns of a turn, in the order in which they follow the three references in the chain."""
 
 

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import os
 import re
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +13,17 @@ from agentgym_tok.errors import ConfigError, TraceCorrupt, TraceError, unknown_n
 from agentgym_tok.trace.lock import ShardLock
 from agentgym_tok.trace.reader import Reader
 from agentgym_tok.trace.records import Episode, EpisodeHead, Failure, RunMeta, Status, Turn
-from agentgym_tok.trace.shard import check_meta, create, is_empty, open_shard, read_meta, shard_path, writing
+from agentgym_tok.trace.shard import (
+    check_meta,
+    close_writer,
+    create,
+    is_empty,
+    open_shard,
+    read_meta,
+    shard_path,
+    shard_paths,
+    writing,
+)
 from agentgym_tok.trace.writer import Writer
 
 __all__ = ["TraceStore"]
@@ -65,13 +74,15 @@ class TraceStore:
         self._process = os.getpid()
         self._mutex = threading.RLock()
         self._exit = contextlib.ExitStack()
-        with contextlib.ExitStack() as on_failure:
-            on_failure.callback(self._exit.close)
+        try:
             if mode == "a":
                 self._meta = self._open_to_write(shard or "main", meta, token_text)
             else:
                 self._meta = self._open_to_read(meta)
-            on_failure.pop_all()
+        except BaseException:
+            with contextlib.suppress(TraceError):  # the first error is the one to see
+                self._exit.close()
+            raise
 
     def _open_to_write(self, shard: str, meta: RunMeta | None, token_text: Callable[[int], str] | None) -> RunMeta:
         path = shard_path(self.run, shard)
@@ -86,7 +97,7 @@ class TraceStore:
             fix = "pass meta=RunMeta(fingerprint=chat.fingerprint, vocab_size=chat.vocab_size, ...)"
             raise TraceError("a new run must say what it is made with", where=self.run, got="no meta", fix=fix)
         connection = open_shard(path, write=True)
-        self._exit.callback(_close_writer, connection)
+        self._exit.callback(close_writer, connection, path)
         with writing(path, "open"):
             if is_empty(connection):
                 first = meta or stored
@@ -115,11 +126,19 @@ class TraceStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except TraceError:
+            if kind is None:  # else the first error is the one to see
+                raise
 
     def close(self) -> None:
-        """Close all files and let go of the shard; a second call does nothing."""
+        """Close all files and let go of the shard; a second call does nothing.
+
+        Raises:
+            TraceError: The disk refuses; all is stored and let go of, with the log still beside its shard.
+        """
         if os.getpid() != self._process:
             # Files of another process: not even closing them is ours.
             _inherited.append(self._exit.pop_all())
@@ -295,7 +314,7 @@ class TraceStore:
         return dataclasses.replace(episode, children=children) if children else episode
 
     def _each_reader(self, but: str = "") -> Iterator[Reader]:
-        for path in sorted((self.run / "shards").glob("*.sqlite")):
+        for path in shard_paths(self.run):
             shard = path.stem
             if shard == but or self._only not in (None, shard):
                 continue
@@ -307,12 +326,3 @@ class TraceStore:
                     self._readers[shard] = reader
                     self._exit.push(opened.pop_all())
             yield self._readers[shard]
-
-
-def _close_writer(connection: sqlite3.Connection) -> None:
-    # Without its log beside it a finished shard is one plain file, readable on a read-only disk and by any SQLite.
-    # Somebody who reads it at this moment keeps the log alive; that is no failure.
-    with contextlib.suppress(sqlite3.Error):
-        connection.execute("PRAGMA busy_timeout = 0")
-        connection.execute("PRAGMA journal_mode = DELETE")
-    connection.close()

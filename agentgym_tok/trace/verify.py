@@ -21,7 +21,7 @@ from agentgym_tok.trace.laws import (
 )
 from agentgym_tok.trace.reader import Reader
 from agentgym_tok.trace.records import Episode, RunMeta
-from agentgym_tok.trace.shard import reading
+from agentgym_tok.trace.shard import reading, shard_paths
 
 __all__ = ["Verification", "verify"]
 
@@ -88,7 +88,7 @@ def verify(run: str | Path, chat: ReplayChat | None = None) -> Verification:
         FingerprintMismatch: `chat` is another format than the run's.
     """
     folder = Path(run)
-    paths = sorted((folder / "shards").glob("*.sqlite"))
+    paths = shard_paths(folder)
     if not paths:
         raise TraceError("there is no trace", where=folder, expected="shards/*.sqlite", fix="look at the path")
     found = _Findings(chat)

@@ -208,7 +208,7 @@ def test_wrong_use_is_refused(make: Any, chat: ChatFormat, tmp_path: Path) -> No
         redact(run, tmp_path / "out", [re.compile("keys")], chat=chat, rule="keys")
     with pytest.raises(TraceError, match="there is no trace"):
         redact(tmp_path / "none", tmp_path / "out", [PATTERN], chat=chat, rule="keys")
-    with pytest.raises(TraceError, match="exists"):
+    with pytest.raises(TraceError, match="stands there already"):
         redact(run, run, [PATTERN], chat=chat, rule="keys")
     other = make.run(tmp_path / "other")
     with pytest.raises(FingerprintMismatch):
