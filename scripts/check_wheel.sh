@@ -24,7 +24,7 @@ for name in ("torch", "transformers"):
 for file in ("tokenizer.json", "template.jinja"):
     assert (resources.files("agentgym_tok.chat") / "builtin" / file).read_text(encoding="utf-8"), file
 assert (resources.files("agentgym_tok") / "py.typed").is_file()
-assert (resources.files("agentgym_tok.trace") / "viewer" / "page.html").is_file()
+assert (resources.files("agentgym_tok.trace.viewer") / "page.html").is_file()
 obs, info = gym.make("agentgym_tok/ALFWorld-v0").reset(seed=0)
 assert len(obs) and info["task"]
 print("wheel", metadata.version("agentgym-tok"), "works from a clean environment")

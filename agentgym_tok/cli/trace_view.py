@@ -16,7 +16,7 @@ from agentgym_tok.drift import Drift, audit
 from agentgym_tok.errors import ConfigError
 from agentgym_tok.trace import TraceStore
 from agentgym_tok.trace.rows import family
-from agentgym_tok.trace.view import DriftMark, page_policy, write_view
+from agentgym_tok.trace.viewer.view import DriftMark, page_policy, write_view
 
 __all__ = ["Options", "PageServer", "run"]
 

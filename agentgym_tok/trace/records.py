@@ -91,8 +91,8 @@ class Edge:
         target: Index of this turn.
         reason: Why, for people; a rewrite says what forced it.
         declared: The harness said so; False where the kind was found out from the ids.
-        place: First token at which the context leaves the source's ids, context and answer; None where it begins with
-            all of them, or where nobody looked.
+        place: First token at which the context leaves the source's ids, context and answer; None where one of both
+            begins with the other, or where nobody looked.
     """
 
     kind: EdgeKind

@@ -13,7 +13,7 @@ import pytest
 
 from agentgym_tok.cli.main import main
 from agentgym_tok.cli.trace_view import PageServer
-from agentgym_tok.trace.view import page_policy
+from agentgym_tok.trace.viewer.view import page_policy
 
 Capture = pytest.CaptureFixture[str]
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from agentgym_tok.errors import TraceCorrupt, TraceError
 from agentgym_tok.tokens import Span
 from agentgym_tok.trace import Edge, EpisodeHead, Failure, TraceStore, mask_reason
-from agentgym_tok.trace.chunks import advantages
-from agentgym_tok.trace.view import DriftMark, page_policy, write_view
+from agentgym_tok.trace.viewer.chunks import advantages
+from agentgym_tok.trace.viewer.view import DriftMark, page_policy, write_view
 from agentgym_tok.types import Message
 
 TRICKS = (

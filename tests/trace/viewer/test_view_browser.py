@@ -20,7 +20,7 @@ import pytest
 
 from agentgym_tok.cli.trace_view import PageServer
 from agentgym_tok.trace import Edge, EpisodeHead, Failure, TraceStore, Turn
-from agentgym_tok.trace.view import DriftMark, write_view
+from agentgym_tok.trace.viewer.view import DriftMark, write_view
 from agentgym_tok.types import Message, ToolCall
 
 PATIENCE = 60.0

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from agentgym_tok.errors import TraceError
-from agentgym_tok.trace.chunks import ADVANTAGE_EPSILON, Chunks, DriftMark, advantages, packed
 from agentgym_tok.trace.reader import Reader
 from agentgym_tok.trace.records import Episode
 from agentgym_tok.trace.store import TraceStore
+from agentgym_tok.trace.viewer.chunks import ADVANTAGE_EPSILON, Chunks, DriftMark, advantages, packed
 
 __all__ = ["DriftMark", "page_policy", "write_view"]
 
@@ -114,7 +114,7 @@ def _script() -> str:
 
 
 def _read(name: str) -> str:
-    return (resources.files("agentgym_tok.trace") / "viewer" / name).read_text(encoding="utf-8")
+    return (resources.files("agentgym_tok.trace.viewer") / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
