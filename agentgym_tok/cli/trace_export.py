@@ -9,10 +9,10 @@ from pydantic_settings import CliPositionalArg
 from agentgym_tok.cli.worlds import own_format
 from agentgym_tok.config import Config
 from agentgym_tok.trace import Merge, Objective, Weighting
-from agentgym_tok.trace.atif import export_atif
-from agentgym_tok.trace.jsonl import export_jsonl
-from agentgym_tok.trace.parquet import export_parquet
-from agentgym_tok.trace.rows_parquet import export_rows
+from agentgym_tok.trace.exchange.atif import export_atif
+from agentgym_tok.trace.exchange.jsonl import export_jsonl
+from agentgym_tok.trace.exchange.parquet import export_parquet
+from agentgym_tok.trace.exchange.rows_parquet import export_rows
 
 __all__ = ["Options", "run"]
 

@@ -10,9 +10,9 @@ from agentgym_tok.cli.worlds import chat_format
 from agentgym_tok.config import Config
 from agentgym_tok.errors import ConfigError
 from agentgym_tok.trace import RunMeta, TraceStore
-from agentgym_tok.trace.atif_import import import_atif
-from agentgym_tok.trace.jsonl import import_jsonl
-from agentgym_tok.trace.parquet import import_parquet
+from agentgym_tok.trace.exchange.atif_import import import_atif
+from agentgym_tok.trace.exchange.jsonl import import_jsonl
+from agentgym_tok.trace.exchange.parquet import import_parquet
 
 __all__ = ["Options", "run"]
 

@@ -4,7 +4,7 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
 from agentgym_tok.config import Config
-from agentgym_tok.trace.merge import merge
+from agentgym_tok.trace.exchange.merge import merge
 
 __all__ = ["Options", "run"]
 

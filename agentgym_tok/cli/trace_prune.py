@@ -5,7 +5,7 @@ import json
 from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
-from agentgym_tok.trace.prune import Selection, prune, pruned
+from agentgym_tok.trace.exchange.prune import Selection, prune, pruned
 
 __all__ = ["Options", "pruned_lines", "run"]
 

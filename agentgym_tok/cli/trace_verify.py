@@ -12,7 +12,7 @@ from agentgym_tok.cli.trace_prune import pruned_lines
 from agentgym_tok.cli.worlds import chat_format, own_format
 from agentgym_tok.config import Config
 from agentgym_tok.trace import Accounting, Verification, verify
-from agentgym_tok.trace.prune import pruned
+from agentgym_tok.trace.exchange.prune import pruned
 
 __all__ = ["Options", "accounting_table", "run"]
 
