@@ -6,10 +6,13 @@ Each version's folder under tests/trace/fixtures/ is written once, when the vers
 library must read it to the same content. `--again` replaces the folder of a version that nobody has used yet.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import io
 import json
+import re
+import sqlite3
 import sys
 import tarfile
 import tempfile
@@ -19,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from agentgym_tok.chat import ChatFormat
 from agentgym_tok.config import Config
 from agentgym_tok.tokens import Context, Root, Span
 from agentgym_tok.trace import (
@@ -34,6 +38,7 @@ from agentgym_tok.trace import (
     sent_digest,
     verify,
 )
+from agentgym_tok.trace.redact import _Shard
 from agentgym_tok.trace.schema import FORMAT
 from agentgym_tok.types import Completion, Message, Sampling, Support, ToolCall
 
@@ -196,6 +201,23 @@ def write(run: Path) -> None:
         for turn in helper.turns:
             store.append(turn)
         store.finish("helper", "failed", success=False, failure=Failure("policy", "PolicyError", "the engine is down"))
+        told = Walk("told")
+        support = Support(np.full(5, 2), np.arange(10))
+        told.add(told.opened(6), Edge("fresh_prompt", None, 0), text="the key is k-1234", support=support)
+        store.begin(EpisodeHead("told", "find", created=1_700_000_004.0))
+        store.append(told.turns[0])
+    redact_last(run / "shards" / "worker-1.sqlite")
+
+
+def redact_last(path: Path) -> None:
+    """Take the key out of the last turn; no tokenizer reads these ids, so their places are told."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.row_factory = sqlite3.Row
+        chat = ChatFormat.builtin()
+        redaction = _Shard(connection, path, [re.compile(r"k-\d+")], chat, "keys", made=1_700_000_005.5)
+        redaction._blank(connection.execute("SELECT max(id) FROM nodes").fetchone()[0], [2, 3])
+        redaction.turns()
+        connection.execute("VACUUM")
 
 
 # ---- what is read
