@@ -317,7 +317,7 @@ class Row:
         version_T: int32 [T], index into `versions`; -1 elsewhere and where the engine named none.
         turn_T: int32 [T], index of the token's turn, on the axis N; -1 elsewhere.
         temperature_T: float32 [T]; 1 elsewhere. A greedy turn has 0.
-        advantage_T: float32 [T], set by a learner.
+        advantage_T: float32 [T], 0 elsewhere; None until `assign_advantages`.
         reward: The episode's return.
         turn_rewards_N: float64 [N]; 0 for a turn none of whose attempts was used.
         anchor_N: The raw world text before each turn.
