@@ -26,28 +26,20 @@ class ShardLock:
     """
 
     def __init__(self, path: Path) -> None:
+        self._file = _RELEASED
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                _claim(file, path)
+            except BaseException:
+                os.close(file)
+                raise
+        except StoreLocked:
+            raise
         except OSError as error:
-            fix = "choose a folder that can be written"
+            fix = "choose a folder that can be written, on a file system that has locks"
             raise TraceError("the shard cannot be locked", where=path, got=error.strerror, fix=fix) from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = os.pread(self._file, 4096, 0)
-            os.close(self._file)
-            if not isinstance(error, BlockingIOError):
-                fix = "put the run on a file system that has locks"
-                raise TraceError("the shard cannot be locked", where=path, got=error.strerror, fix=fix) from error
-            raise StoreLocked(
-                "another writer holds this shard",
-                where=path,
-                got=_owner(owner),
-                expected="one writer for each shard",
-                fix="wait until it has ended, or write a shard of your own: TraceStore(run, shard=...)",
-            ) from None
-        os.ftruncate(self._file, 0)  # the last owner's name
-        os.pwrite(self._file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+        self._file = file
         _held.add(self)
 
     def release(self) -> None:
@@ -61,6 +53,21 @@ class ShardLock:
 
 _RELEASED = -1
 _held: "weakref.WeakSet[ShardLock]" = weakref.WeakSet()
+
+
+def _claim(file: int, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StoreLocked(
+            "another writer holds this shard",
+            where=path,
+            got=_owner(os.pread(file, 4096, 0)),
+            expected="one writer for each shard",
+            fix="wait until it has ended, or write a shard of your own: TraceStore(run, shard=...)",
+        ) from None
+    os.ftruncate(file, 0)  # the last owner's name
+    os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
 
 
 def _owner(content: bytes) -> str:

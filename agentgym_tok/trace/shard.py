@@ -18,12 +18,14 @@ from agentgym_tok.trace.schema import APPLICATION_ID, FORMAT, ddl
 __all__ = [
     "EPISODES",
     "check_meta",
+    "close_writer",
     "create",
     "is_empty",
     "open_shard",
     "read_meta",
     "reading",
     "shard_path",
+    "shard_paths",
     "write_meta",
     "writing",
 ]
@@ -39,6 +41,10 @@ _PATIENCE = 10.0
 # A checkpoint syncs the file; one per 16 MiB of log is seldom enough to write fast and often enough to open fast.
 _CHECKPOINT_PAGES = 4096
 
+# Going to a log and back changes a few bytes in the first sector of the first page, which is old or new, never torn. A
+# journal for that would stay beside a shard whose writer is killed then, and keep readers out until the next writer.
+_NO_JOURNAL = "PRAGMA journal_mode = MEMORY"
+
 # Primary result codes of SQLite that say "the content is wrong"; 1 is a table or column that is not there.
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 _ADVICE: Final = {
@@ -52,6 +58,22 @@ _ADVICE: Final = {
 def shard_path(run: Path, shard: str) -> Path:
     """Return the place of a shard."""
     return run / "shards" / f"{shard}.sqlite"
+
+
+def shard_paths(run: Path) -> list[Path]:
+    """Return all shards of a run in the order of their names.
+
+    Raises:
+        TraceError: The folder cannot be listed.
+    """
+    folder = run / "shards"
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix == ".sqlite")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        fix = "look at the path and its permissions"
+        raise TraceError("the run cannot be listed", where=folder, got=error.strerror, fix=fix) from error
 
 
 @contextlib.contextmanager
@@ -151,12 +173,36 @@ def _check_format(connection: sqlite3.Connection, path: Path, *, write: bool) ->
 
 
 def _tune(connection: sqlite3.Connection, path: Path) -> None:
-    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if mode != "wal":  # else a killed writer's log goes on, which somebody may be reading
+        connection.execute(_NO_JOURNAL)
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         fix = "put the run on a local disk"
         raise TraceError("the file system has no write-ahead log", where=path, got=mode, expected="wal", fix=fix)
+    # Where a file cannot be opened to write SQLite opens it to read, which only a change brings to light.
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("PRAGMA user_version = 0")
+    connection.execute("ROLLBACK")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+
+
+def close_writer(connection: sqlite3.Connection, path: Path) -> None:
+    """Close a shard that was written, as one plain file, which a read-only disk and any SQLite can read.
+
+    Somebody who reads it at this moment keeps the log alive; that is no failure.
+
+    Raises:
+        TraceError: The log could not be brought into the file; both together hold all that was written.
+    """
+    with contextlib.closing(connection), writing(path, "close"):
+        connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            connection.execute(_NO_JOURNAL)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
 
 
 def create(connection: sqlite3.Connection, meta: RunMeta) -> None:

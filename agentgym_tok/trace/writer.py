@@ -109,7 +109,6 @@ class Writer:
                 "UPDATE episodes SET status = ?, success = ?, failure = ?, tip = ? WHERE id = ?",
                 (status, verdict, reason, tip, progress.id),
             )
-        del self._progress[episode]
 
     def _same_end(self, episode: str, progress: _Progress, end: tuple[Value, ...]) -> None:
         row = self._connection.execute(
@@ -119,7 +118,8 @@ class Writer:
             raise TraceError("the episode has ended otherwise", where=episode, got=end, expected=tuple(row))
 
     def _stand(self, episode: str) -> _Progress:
-        progress = self._progress.get(episode)
+        # Taken out until the change is committed: an interrupt may come at any moment, and the file knows best.
+        progress = self._progress.pop(episode, None)
         if progress is not None:
             return progress
         row = self._connection.execute(
@@ -134,10 +134,7 @@ class Writer:
             (row["id"],),
         ).fetchone()
         place = (-1, 0, True) if last is None else (last["turn"], last["attempt"], bool(last["used"]))
-        progress = _Progress(row["id"], row["status"], row["turns"], row["tip"], *place)
-        if progress.status == "running":
-            self._progress[episode] = progress
-        return progress
+        return _Progress(row["id"], row["status"], row["turns"], row["tip"], *place)
 
     # ---- turns
 
@@ -268,8 +265,8 @@ class Writer:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
         try:
+            self._connection.execute("BEGIN IMMEDIATE")
             yield
             self._connection.execute("COMMIT")
         except BaseException:

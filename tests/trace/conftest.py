@@ -2,18 +2,24 @@
 
 import contextlib
 import hashlib
+import json
+import os
 import pickle
 import re
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
 from agentgym_tok.chat import ChatFormat
+from agentgym_tok.errors import TraceError
 from agentgym_tok.tokens import Context, Root, Span
 from agentgym_tok.trace import Edge, Episode, EpisodeHead, Failure, RunMeta, TraceStore, Turn, sent_digest
 from agentgym_tok.trace.redact import _Shard
@@ -240,11 +246,128 @@ class Tree:
         return forest
 
 
+def _head(name: str, **fields: Any) -> EpisodeHead:
+    return EpisodeHead(name, "task", created=1.0, **fields)
+
+
+def _story(name: str) -> list[tuple[Any, ...]]:
+    """Return the steps of writing an episode with two attempts, a subagent, a compaction and an end."""
+    retried, first, second = _rich_turns(name)
+    inner = f"{name}-sub"
+    edge = Edge("compaction", 1, 2)
+    return [
+        ("add_image", IMAGE, IMAGE_TYPE),
+        ("begin", _head(name)),
+        ("append", retried),
+        ("append", first),
+        ("begin", _head(inner, parent=name, parent_turn=0)),
+        ("append", _turn(inner, 0, _after(first, *range(300, 400)), [5, 6], text="y" * 3000)),
+        ("finish", inner, "failed", False, Failure("policy", "Down", "no answer")),
+        ("append", second),
+        ("append", _turn(name, 2, _prompt(*range(100, 150), root=TOOLS), list(range(900)), edge=edge, text="x" * 6000)),
+        ("finish", name, "done", True),
+    ]
+
+
+def _told(steps: Iterable[tuple[Any, ...]]) -> dict[str, Episode]:
+    """Return the episodes that these steps make."""
+    episodes: dict[str, Episode] = {}
+    for method, subject, *end in steps:
+        if method == "begin":
+            episodes[subject.id] = Episode(head=subject, turns=(), status="running")
+        elif method == "append":
+            episode = episodes[subject.episode]
+            episodes[subject.episode] = replace(episode, turns=(*episode.turns, subject))
+        elif method == "finish":
+            names = ("status", "success", "failure")
+            episodes[subject] = replace(episodes[subject], **dict(zip(names, end, strict=False)))
+    return episodes
+
+
+def _read(run: Path) -> dict[str, Episode]:
+    """Return all episodes of a run; none where nothing was ever committed."""
+    try:
+        store = TraceStore(run, mode="r")
+    except TraceError as error:
+        if error.what == "there is no trace":
+            return {}
+        raise
+    with store:
+        return {head.id: store.episode(head.id) for head, _ in store.heads()}
+
+
+def _same_episodes(some: dict[str, Episode], others: dict[str, Episode]) -> bool:
+    return some.keys() == others.keys() and all(_same_episode(some[name], others[name]) for name in some)
+
+
+def _same_episode(one: Episode, other: Episode) -> bool:
+    return (
+        all(getattr(one, name) == getattr(other, name) for name in ("head", "status", "success", "failure"))
+        and len(one.turns) == len(other.turns)
+        and all(map(_same_turn, one.turns, other.turns))
+    )
+
+
+class Child:
+    """A process that forks a writer for each request, see `child.py`."""
+
+    def __init__(self, **environment: str) -> None:
+        self.environment = {**os.environ, **environment}
+        self._start()
+
+    def _start(self) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("child.py"))]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=self.environment)
+        self.busy = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def tell(self, line: str) -> None:
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def write(self, run: Path, names: list[str], **request: Any) -> Iterator[dict[str, Any]]:
+        """Write stories in a process of their own; yield what it says, at last its exit status."""
+        return self._ask("write", run=str(run), names=names, **request)
+
+    def read(self, run: Path, fault: dict[str, int]) -> Iterator[dict[str, Any]]:
+        """Verify and read a run in a process of its own."""
+        return self._ask("read", run=str(run), fault=fault)
+
+    def _ask(self, act: str, **request: Any) -> Iterator[dict[str, Any]]:
+        if self.busy:  # a test failed and left its writer waiting
+            self.__exit__()
+            self._start()
+        self.busy = True
+        self.tell(json.dumps([act, request]))
+        while self.busy:
+            said = json.loads(self.process.stdout.readline())
+            if "ended" in said:
+                self.tell("bury")
+                continue
+            self.busy = "status" not in said
+            yield said
+
+
 class Make:
     """What tests make traces of."""
 
+    story = staticmethod(_story)
+    told = staticmethod(_told)
+    read = staticmethod(_read)
+    same_episodes = staticmethod(_same_episodes)
+    child = Child
+
     root = ROOT
     meta = RunMeta(fingerprint=FINGERPRINT, vocab_size=VOCAB, created=1.0)
+    head = staticmethod(_head)
     turn = staticmethod(_turn)
     prompt = staticmethod(_prompt)
     after = staticmethod(_after)
@@ -252,9 +375,6 @@ class Make:
     image = (IMAGE, IMAGE_TYPE)
     same_turn = staticmethod(_same_turn)
     tree = Tree
-
-    def head(self, name: str, **fields: Any) -> EpisodeHead:
-        return EpisodeHead(name, "task", created=1.0, **fields)
 
     def episode(self, turns: list[Turn], **fields: Any) -> Episode:
         return Episode(**{"head": self.head(turns[0].episode), "turns": tuple(turns), "status": "done", **fields})

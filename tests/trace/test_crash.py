@@ -1,14 +1,14 @@
 """What a crash, a full disk or a read-only folder can lose."""
 
+import contextlib
+import itertools
 import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import tempfile
-import textwrap
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,70 +18,77 @@ import pytest
 from agentgym_tok.errors import TraceCorrupt, TraceError
 from agentgym_tok.trace import TraceStore, verify
 
-WRITER = textwrap.dedent(
-    """
-    import sys
-    import numpy as np
-    from agentgym_tok.tokens import Context, Root, Span
-    from agentgym_tok.trace import Edge, EpisodeHead, RunMeta, TraceStore, Turn
-    from agentgym_tok.types import Completion, Sampling
 
-    root = Root("f" * 64, 5000)
-    with TraceStore(sys.argv[1], meta=RunMeta(fingerprint="f" * 64, vocab_size=5000)) as store:
-        print("open", flush=True)
-        for episode in range(100_000):
-            name = f"{sys.argv[2]}-{episode}"
-            store.begin(EpisodeHead(name, "task"))
-            context = Context(root, Span(np.arange(400), "prompt"))
-            for index in range(5):
-                answer = Completion(np.array([episode % 5000, index]), np.array([-0.5, -1.0]), logprobs="raw",
-                                    sampling=Sampling())
-                edge = Edge("continuation", index - 1, index) if index else Edge("fresh_prompt", None, 0)
-                store.append(Turn(name, index, context, context.digest, answer, edge, text="x" * 300))
-                print(name, index, flush=True)
-                context = context.sampled(answer.ids_T, answer.logprobs_T)
-                context = context.extend(Span(np.array([7, 8, index]), "observation"))
-            store.finish(name, "done", True)
-    """
-)
+@pytest.fixture(scope="module")
+def child(make: Any) -> Iterator[Any]:
+    with make.child() as process:
+        yield process
 
 
-def killed(run: Path, round_: int, seconds: float) -> list[tuple[str, int]]:
-    """Write until a kill; return the turns whose append returned."""
-    command = [sys.executable, "-c", WRITER, str(run), str(round_)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "open\n"
-        time.sleep(seconds)
-        process.send_signal(signal.SIGKILL)
-        lines = process.stdout.read().splitlines()
-    # The pipe itself may hold half a line.
-    return [(line.split()[0], int(line.split()[1])) for line in lines if len(line.split()) == 2]
+def write_until_killed(child: Any, run: Path, after: int, seconds: float, **request: Any) -> tuple[list[str], bool]:
+    """Kill a writer some time after it did some things; return all that it did, and whether it was alive."""
+    done: list[str] = []
+    for said in child.write(run, **request):
+        assert "failed" not in said, said
+        if "pid" in said:
+            pid = said["pid"]
+        elif "done" in said:
+            done.append(said["done"])
+        if len(done) == after and "status" not in said:
+            time.sleep(seconds)
+            os.kill(pid, signal.SIGKILL)
+            after = -1
+    return done, said["status"] == signal.SIGKILL
 
 
-def _kill_rounds(run: Path, rounds: int) -> None:
-    acknowledged: list[tuple[str, int]] = []
-    rng = random.Random(str(run.name))
-    for round_ in range(rounds):
-        acknowledged += killed(run, round_, rng.uniform(0, 0.2))
-        with TraceStore(run, mode="r") as store:
-            written = [(turn.episode, turn.index) for episode in store.episodes() for turn in episode.turns]
-        assert len(set(written)) == len(written), "doubled"
-        assert set(acknowledged) <= set(written), "lost after the append had returned"
-        assert len(written) <= len(acknowledged) + round_ + 1, "more than the turn in flight"
-    proof = verify(run)
-    assert proof.ok, proof.breaches[:3]
-    assert proof.turns == len(written)
+def kill(make: Any, child: Any, folder: Path, seed: int, kills: int) -> Counter[str]:
+    """Kill writers at random moments, each of which goes on where the one before stood; count where they stood."""
+    rng, names = random.Random(seed), ["one", "two"]
+    steps = [step for name in names for step in make.story(name)]
+    for whole in ("warm", "whole"):  # the first one waits for the process to start
+        began = time.monotonic()
+        list(child.write(folder / whole, names, checkpoint=16))
+    span = (time.monotonic() - began) / len(steps)
+    moments: Counter[str] = Counter()
+    for number in itertools.count():
+        run, taken, alive = folder / str(number), 0, True
+        while alive:
+            # Opening, each step and closing are as likely; the file may be theirs or new.
+            after, seconds = rng.randrange(len(steps) - taken + 2), rng.uniform(0, 3 * span)
+            done, alive = write_until_killed(child, run, after, seconds, names=names, skip=taken, checkpoint=16)
+            taken += done.count("step")
+            # What is there is what was said to be done, and at most the step in flight.
+            states = [make.told(steps[:taken]), make.told(steps[: taken + 1])]
+            found = make.read(run)
+            assert any(make.same_episodes(found, state) for state in states), (seed, number, done)
+            assert not found or verify(run).ok
+            if alive:
+                moments["open" if not done else "close" if taken == len(steps) else "write"] += 1
+                if moments.total() == kills:
+                    return moments
+    raise AssertionError
 
 
-def test_a_killed_writer_loses_no_turn_that_was_appended(tmp_path: Path) -> None:
-    _kill_rounds(tmp_path, 5)
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(3, 13))])
+def test_a_writer_killed_at_100_moments_loses_at_most_the_step_in_flight(
+    make: Any, child: Any, tmp_path: Path, seed: int
+) -> None:
+    moments = kill(make, child, tmp_path, seed, 100)
+    assert all(moments[name] for name in ("open", "write", "close")), moments
 
 
-@pytest.mark.deep
-def test_a_writer_killed_at_300_moments_loses_no_turn_that_was_appended(tmp_path: Path) -> None:
-    for block in range(60):
-        _kill_rounds(tmp_path / str(block), 5)
+def test_a_killed_writers_shard_is_written_on_while_somebody_reads_it(make: Any, child: Any, tmp_path: Path) -> None:
+    *_, last = child.write(tmp_path, ["one"], end="kill")
+    assert last["status"] == signal.SIGKILL
+    with TraceStore(tmp_path, mode="r") as reader:
+        episodes = reader.episodes()
+        next(episodes)
+        with reader._readers["main"].snapshot():
+            assert reader.heads()
+            with TraceStore(tmp_path, meta=make.meta) as store:
+                store.begin(make.head("two"))
+            assert len(reader.heads()) == 2
+        assert len(reader.heads()) == 3
 
 
 def test_a_writer_killed_before_its_first_commit_leaves_a_shard_that_can_be_begun(make: Any, tmp_path: Path) -> None:
@@ -161,6 +168,32 @@ def test_a_failure_at_any_statement_of_an_append_changes_nothing(make: Any, tmp_
     assert proof.turns == 3
 
 
+@pytest.mark.parametrize("statement", ["BEGIN IMMEDIATE", "COMMIT"])
+def test_an_interrupt_beside_a_commit_leaves_a_store_that_goes_on(make: Any, tmp_path: Path, statement: str) -> None:
+    with TraceStore(tmp_path, meta=make.meta) as store:
+        writer: Any = store._writer
+        real = writer._connection
+
+        class Interrupted:
+            def execute(self, text: str, *arguments: Any) -> Any:
+                result = real.execute(text, *arguments)
+                if text == statement:
+                    raise KeyboardInterrupt
+                return result
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(real, name)
+
+        for method, *arguments in make.story("e"):
+            writer._connection = writer._nodes._connection = Interrupted()
+            with contextlib.suppress(KeyboardInterrupt):
+                getattr(store, method)(*arguments)
+            writer._connection = writer._nodes._connection = real
+            getattr(store, method)(*arguments)
+    assert make.same_episodes(make.read(tmp_path), make.told(make.story("e")))
+    assert verify(tmp_path).ok
+
+
 def _as_nobody(work: Any) -> str:
     """Run something without the rights of root; return what it raised or said."""
     read, write = os.pipe()
@@ -208,24 +241,22 @@ def test_a_read_only_folder_is_read_and_not_written(readonly: Path) -> None:
     )
 
 
-def test_reading_while_another_process_writes_sees_whole_turns(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WRITER, str(tmp_path), "w"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "open\n"
-        process.stdout.readline()
-        try:
-            seen = []
-            for _ in range(3):
-                proof = verify(tmp_path)
-                assert proof.ok, proof.breaches[:3]
-                seen.append(proof.turns)
-                with TraceStore(tmp_path, mode="r") as store:
-                    assert sum(len(episode.turns) for episode in store.episodes()) >= seen[-1]
-                process.stdout.readline()
-            assert seen == sorted(seen)
-        finally:
-            process.kill()
+def test_reading_while_another_process_writes_sees_whole_turns(make: Any, child: Any, tmp_path: Path) -> None:
+    seen: list[int] = []
+    # So many that the pipe is full of what was done before all is.
+    writer = child.write(tmp_path, [f"e{number}" for number in range(600)])
+    pid = next(writer)["pid"]
+    for number, said in enumerate(writer):  # noqa: B007  # the last one is looked at
+        if number == 60:
+            os.kill(pid, signal.SIGKILL)
+        elif number < 60 and number % 20 == 4:
+            proof = verify(tmp_path)
+            assert proof.ok, proof.breaches[:3]
+            seen.append(proof.turns)
+            assert sum(len(episode.turns) for episode in make.read(tmp_path).values()) >= seen[-1]
+    assert said["status"] == signal.SIGKILL
+    assert seen == sorted(seen)
+    assert seen[-1]
 
 
 def test_a_damaged_shard_is_not_written_to(make: Any, tmp_path: Path) -> None:

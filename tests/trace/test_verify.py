@@ -2,9 +2,12 @@
 
 import itertools
 import json
+import os
 import random
 import shutil
+import signal
 import sqlite3
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -134,25 +137,88 @@ def test_a_turn_moved_to_another_episode_is_found(copy: Path) -> None:
     assert not verify(copy).ok
 
 
-@pytest.mark.parametrize("flips", [150, pytest.param(10_000, marks=pytest.mark.deep)])
-def test_flipped_bits_of_the_file_are_found_or_harmless(make: Any, run: Path, copy: Path, flips: int) -> None:
-    path = copy / "shards" / "main.sqlite"
-    whole = path.read_bytes()
-    rng = random.Random(0)
-    harmless = 0
-    for _ in range(flips):
-        place = rng.randrange(len(whole))
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << rng.randrange(8))]) + whole[place + 1 :])
+PAGE = 4096
+PAGES = {2: "interior index", 5: "interior table", 10: "leaf index", 13: "leaf table"}
+
+
+@dataclass
+class Flipped:
+    """A run whose file has every kind of page, to flip bits in."""
+
+    make: Any
+    run: Path
+    truth: dict[str, Any]
+
+    def outcome(self) -> str:
+        """Say what became of the run: found, harmless, or neither."""
         try:
-            sound = verify(copy).ok
+            if not verify(self.run).ok:
+                return "found"
+            return "harmless" if self.make.same_episodes(self.make.read(self.run), self.truth) else "silent"
         except TraceError:
-            continue
-        if sound:
-            harmless += 1
-            with TraceStore(copy, mode="r") as store:
-                for name in ("one", "two", "three"):
-                    assert all(map(make.same_turn, store.episode(name).turns, make.rich_turns(name)))
-    assert harmless < flips
+            return "found"
+
+
+@pytest.fixture
+def flipped(make: Any, tmp_path: Path) -> Flipped:
+    # Long names fill pages of an index, so that it gets one that is not a leaf.
+    steps = [step for letter in "abcdef" for step in make.story(letter * 500)]
+    with TraceStore(tmp_path, meta=make.meta, token_text=str) as store:
+        for method, *arguments in steps:
+            getattr(store, method)(*arguments)
+    return Flipped(make, tmp_path, make.told(steps))
+
+
+@pytest.mark.parametrize("flips", [3, pytest.param(165, marks=pytest.mark.deep)])
+def test_flipped_bits_in_every_page_of_a_shard_are_found_or_harmless(flipped: Flipped, flips: int) -> None:
+    path = flipped.run / "shards" / "main.sqlite"
+    whole = path.read_bytes()
+    rng = random.Random(flips)
+    outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+    with path.open("r+b", buffering=0) as file:
+        for page in range(0, len(whole), PAGE):
+            first = whole[page] if page else whole[100]
+            used = [place for place in range(page, page + PAGE) if whole[place]]
+            chosen = [rng.choice(used) if flip % 3 else page + rng.randrange(PAGE) for flip in range(flips)]
+            places = {PAGES.get(first, "overflow"): chosen}
+            if page == 0:
+                places["header"] = list(range(100)) * -(-flips // 50)
+            for kind, place in ((kind, place) for kind, those in places.items() for place in those):
+                os.pwrite(file.fileno(), bytes([whole[place] ^ (1 << rng.randrange(8))]), place)
+                outcome = flipped.outcome()
+                outcomes[kind][outcome] += 1
+                assert outcome != "silent", f"{kind} at byte {place}"
+                os.pwrite(file.fileno(), whole[place : place + 1], place)
+    assert path.read_bytes() == whole
+    assert outcomes.keys() == {"header", "overflow", *PAGES.values()}
+    assert all(counts["found"] for counts in outcomes.values()), outcomes
+
+
+@pytest.mark.parametrize("flips", [100, pytest.param(2_000, marks=pytest.mark.deep)])
+def test_flipped_bits_in_the_log_of_a_killed_writer_lose_its_last_steps_at_most(
+    make: Any, tmp_path: Path, flips: int
+) -> None:
+    names = ["a", "b"]
+    with make.child() as child:
+        *_, last = child.write(tmp_path / "run", names, end="kill")
+    assert last["status"] == signal.SIGKILL
+    steps = [step for name in names for step in make.story(name)]
+    states = [make.told(steps[:taken]) for taken in range(len(steps) + 1)]
+    whole = (tmp_path / "run" / "shards" / "main.sqlite-wal").read_bytes()
+    rng = random.Random(flips)
+    kept: Counter[int] = Counter()
+    for _ in range(flips):
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        shutil.copytree(tmp_path / "run", tmp_path / "copy")
+        place = rng.randrange(len(whole))
+        log = bytearray(whole)
+        log[place] ^= 1 << rng.randrange(8)
+        (tmp_path / "copy" / "shards" / "main.sqlite-wal").write_bytes(log)
+        found = make.read(tmp_path / "copy")
+        # An image is no part of an episode, so that two states may be alike.
+        kept[max(taken for taken, state in enumerate(states) if make.same_episodes(found, state))] += 1
+        assert not found or verify(tmp_path / "copy").ok, place
+    assert len(kept) > 5, kept
 
 
 def test_a_child_without_its_parent_and_an_id_used_twice_are_found(make: Any, tmp_path: Path) -> None:
