@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from agentgym_tok.errors import TraceError
 from agentgym_tok.tokens import Context, Root, Span
 from agentgym_tok.trace.chain import Value, seal
+from agentgym_tok.trace.codec import unpack_ids, unpack_logprobs
 from agentgym_tok.trace.evidence import evidence_from
 from agentgym_tok.trace.records import Edge, EpisodeHead, Failure, Redacted, Status, Turn
 from agentgym_tok.trace.schema import HEAD
@@ -22,6 +23,7 @@ __all__ = [
     "head_from",
     "root_from",
     "settings_json",
+    "span_from",
     "texts_json",
     "to_json",
     "tools_json",
@@ -135,7 +137,15 @@ def end_seal(tip: bytes, status: Status, success: Value, failure: str | None) ->
     return seal(tip, (status, success, failure))
 
 
-# ---- turns
+# ---- spans and turns
+
+
+def span_from(row: Any) -> Span:
+    """Read a span from a record of `nodes`."""
+    length = row["length"]
+    ids_T = unpack_ids(row["ids"], length)
+    logprobs_T = None if row["logprobs"] is None else unpack_logprobs(row["logprobs"], length)
+    return Span(ids_T, row["origin"], logprobs_T, row["replaced"])
 
 
 def texts_json(turn: Turn) -> str:

@@ -10,20 +10,14 @@ from typing import Any
 
 from agentgym_tok.errors import TraceCorrupt
 from agentgym_tok.tokens import Context, Root, Span
-from agentgym_tok.trace.chain import short_seal
-from agentgym_tok.trace.codec import unpack_ids, unpack_logprobs
-from agentgym_tok.trace.encoding import failure_from, head_from, root_from, turn_from
+from agentgym_tok.trace.chain import seal, short_seal
+from agentgym_tok.trace.encoding import end_seal, failure_from, head_from, root_from, turn_from
+from agentgym_tok.trace.proof import NODES, TURNS, check_turn, prove_span
 from agentgym_tok.trace.records import Episode, EpisodeHead, Redacted, Status, Turn
+from agentgym_tok.trace.schema import HEAD
 from agentgym_tok.trace.shard import is_empty, open_shard, read_meta, reading
 
 __all__ = ["Reader"]
-
-_TURNS = """
-    SELECT turns.*, settings.body AS settings_body, texts.body AS texts_body,
-        layers, chosen, experts, counts, support FROM turns
-    LEFT JOIN settings ON settings.id = turns.settings LEFT JOIN texts ON texts.turn = turns.id
-    LEFT JOIN evidence ON evidence.turn = turns.id WHERE episode = ? ORDER BY seq
-"""
 
 
 class Reader:
@@ -39,8 +33,7 @@ class Reader:
         self.path = path
         self.meta = read_meta(connection, path)
         self._roots: dict[int, Root] = {}
-        with reading(path, "redactions"):
-            self._redacted = {tuple(row) for row in connection.execute("SELECT kind, record FROM redactions")}
+        self._redacted = self.redactions()
         # Contexts that are alive are handed out again, so that turns of one walk share their past as they did at first.
         self._contexts: weakref.WeakValueDictionary[int, Context] = weakref.WeakValueDictionary()
 
@@ -96,6 +89,12 @@ class Reader:
                 found[row["name"]] = row["body"]
         return found
 
+    def redactions(self) -> dict[tuple[str, int], Any]:
+        """Return the records of `redactions` by kind and record."""
+        with reading(self.path, "redactions"):
+            rows = self.connection.execute("SELECT * FROM redactions ORDER BY id")
+            return {(row["kind"], row["record"]): row for row in rows}
+
     def image(self, sha256: str) -> tuple[str, bytes] | None:
         """Return the media type and the file of an image; None where it is not in this shard.
 
@@ -116,8 +115,12 @@ class Reader:
         with reading(self.path, "tokens"):
             return {row["id"]: row["text"] for row in self.connection.execute("SELECT id, text FROM tokens")}
 
-    def episode(self, name: str) -> Episode | None:
+    def episode(self, name: str, *, prove: bool = True) -> Episode | None:
         """Return an episode without its children; None where it is not in this shard.
+
+        Args:
+            name: Its id.
+            prove: Check the hash chain; for those who have just done so.
 
         Raises:
             TraceCorrupt: A record is damaged or missing.
@@ -126,11 +129,13 @@ class Reader:
             record = self.connection.execute("SELECT * FROM episodes WHERE name = ?", (name,)).fetchone()
             if record is None:
                 return None
-            rows = self.connection.execute(_TURNS, (record["id"],)).fetchall()
+            rows = self.connection.execute(TURNS, (record["id"],)).fetchall()
             if len(rows) != record["turns"]:
                 raise TraceCorrupt(
                     "turns are missing", where=f"{self.path}: {name}", got=len(rows), expected=record["turns"]
                 )
+            if prove:
+                self._prove(record, rows)
             success = record["success"]
             return Episode(
                 head=head_from(record),
@@ -139,6 +144,18 @@ class Reader:
                 success=None if success is None else bool(success),
                 failure=failure_from(record["failure"]),
             )
+
+    def _prove(self, record: sqlite3.Row, rows: list[sqlite3.Row]) -> None:
+        """Check that head, turns and end are what was written; nobody trains on a reward that flipped."""
+        images = frozenset(row["sha256"] for row in self.connection.execute("SELECT sha256 FROM images"))
+        tip = seal(b"", [record[column] for column in HEAD])
+        for row in rows:
+            check_turn(row, tip, self._redacted, images)
+            tip = row["hash"]
+        if record["status"] != "running":
+            tip = end_seal(tip, record["status"], record["success"], record["failure"])
+        if tip != record["tip"]:
+            raise TraceCorrupt("the hash chain does not end where it should", where=f"{self.path}: {record['name']}")
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -163,7 +180,7 @@ class Reader:
             where = f"{self.path}: {episode}, turn {row['turn']}"
             raise TraceCorrupt("the answer does not follow its context", where=where, got=got, expected=row["context"])
         context = self._context(row["context"])
-        return turn_from(row, episode, context, span_from(answer), self._gone(row["id"], row["completion"]))
+        return turn_from(row, episode, context, self._span(answer), self._gone(row["id"], row["completion"]))
 
     def _gone(self, turn: int, node: int) -> frozenset[Redacted]:
         """Say what was taken out of a turn."""
@@ -192,7 +209,7 @@ class Reader:
             place = row["parent"]
         for place, row in reversed(missing):
             root = self._root(row["root"]) if context is None else context.root
-            context = Context(root, span_from(row), context)
+            context = Context(root, self._span(row), context)
             self._contexts[place] = context
         assert context is not None
         return context
@@ -203,12 +220,15 @@ class Reader:
         Raises:
             TraceCorrupt: There is none.
         """
-        row: sqlite3.Row | None = self.connection.execute("SELECT * FROM nodes WHERE id = ?", (node,)).fetchone()
+        row: sqlite3.Row | None = self.connection.execute(f"{NODES} WHERE nodes.id = ?", (node,)).fetchone()
         if row is None:
             raise TraceCorrupt("a span is missing", where=self.path, got=f"no node {node}")
         if row["parent"] is not None and not 0 < row["parent"] < node:
             raise TraceCorrupt("a span follows itself", where=self.path, got=f"node {node} after {row['parent']}")
         return row
+
+    def _span(self, row: sqlite3.Row) -> Span:
+        return prove_span(row, self._redacted.get(("nodes", row["id"])))
 
     def _root(self, root: int) -> Root:
         if root not in self._roots:
@@ -217,11 +237,3 @@ class Reader:
                 raise TraceCorrupt("a root is missing", where=self.path, got=f"no root {root}")
             self._roots[root] = root_from(row)
         return self._roots[root]
-
-
-def span_from(row: Any) -> Span:
-    """Read a span from a record of `nodes`."""
-    length = row["length"]
-    ids_T = unpack_ids(row["ids"], length)
-    logprobs_T = None if row["logprobs"] is None else unpack_logprobs(row["logprobs"], length)
-    return Span(ids_T, row["origin"], logprobs_T, row["replaced"])

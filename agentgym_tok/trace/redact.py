@@ -20,9 +20,8 @@ from agentgym_tok.tokens import Span
 from agentgym_tok.trace.chain import node_digest, redaction_seal, short_seal
 from agentgym_tok.trace.codec import pack_ids
 from agentgym_tok.trace.drafts import new_folder
-from agentgym_tok.trace.encoding import to_json
+from agentgym_tok.trace.encoding import span_from, to_json
 from agentgym_tok.trace.evidence import evidence_from, evidence_seal
-from agentgym_tok.trace.reader import span_from
 from agentgym_tok.trace.schema import HEAD
 from agentgym_tok.trace.shard import open_shard, read_meta, reading, write_meta, writing
 from agentgym_tok.types import Experts, Support

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from agentgym_tok.errors import TraceCorrupt
 from agentgym_tok.tokens import ORIGINS
 from agentgym_tok.trace import Edge, Episode, EpisodeHead, TraceStore, Turn, rows, verify
 from agentgym_tok.trace.records import BOUNDARIES, EDGE_KINDS, ENDED
@@ -105,8 +106,8 @@ def test_a_kept_trace_is_not_written_over(script: ModuleType, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("target", "change"),
     [
-        ("reader.unpack_ids", lambda unpacked: lambda blob, length: unpacked(blob, length)[::-1]),
-        ("reader.unpack_logprobs", lambda unpacked: lambda blob, length: np.nextafter(unpacked(blob, length), -9)),
+        ("encoding.unpack_ids", lambda unpacked: lambda blob, length: unpacked(blob, length)[::-1]),
+        ("encoding.unpack_logprobs", lambda unpacked: lambda blob, length: np.nextafter(unpacked(blob, length), -9)),
         ("encoding._message_from", lambda read: lambda cells: dataclasses.replace(read(cells), trusted=False)),
         ("encoding._flag_from", lambda read: lambda value: bool(read(value))),
         ("encoding.Edge", lambda made: lambda *cells: made(*cells[:5])),
@@ -124,7 +125,10 @@ def test_a_reader_that_changes_its_mind_is_seen(
     name, _, function = target.partition(".")
     module = importlib.import_module(f"agentgym_tok.trace.{name}")
     monkeypatch.setattr(module, function, change(getattr(module, function)))
-    found = json.loads(json.dumps(script.content(run)))
+    try:
+        found = json.loads(json.dumps(script.content(run)))
+    except TraceCorrupt:
+        return  # the digests saw it first
     assert list(differences(expected(CURRENT), found)) != []
 
 

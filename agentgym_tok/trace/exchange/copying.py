@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from agentgym_tok.errors import TraceCorrupt
-from agentgym_tok.trace.audit import check_turn, image_seal, node_seal, root_seal, token_seal
 from agentgym_tok.trace.chain import seal, short_seal
 from agentgym_tok.trace.encoding import end_seal
 from agentgym_tok.trace.exchange.cells import Record
 from agentgym_tok.trace.exchange.fresh import RUN, insert, new_shard, start_shard
+from agentgym_tok.trace.proof import check_turn, image_seal, prove_span, root_seal, token_seal
 from agentgym_tok.trace.schema import BY_NAME, HEAD
 from agentgym_tok.trace.shard import EPISODES, reading, write_meta, writing
 
@@ -159,10 +159,8 @@ class Copy:
             first = cells["parent"] is None
             before = self._find("roots", cells["root"]) if first else self._find("nodes", cells["parent"])
             row = {**cells, "before": before and before["digest"]}
-            intact = node_seal(row, self._redacted.pop(("nodes", cells["id"]), None)) == cells["digest"]
-        else:
-            intact = table == "settings" or _SEALS[table](cells) == cells["digest"]
-        if not intact:
+            prove_span(row, self._redacted.pop(("nodes", cells["id"]), None))
+        elif table != "settings" and _SEALS[table](cells) != cells["digest"]:
             raise TraceCorrupt("it has another digest", got=f"record {cells['id']}")
         self._add(record)
         if table == "images":

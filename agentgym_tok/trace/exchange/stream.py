@@ -3,26 +3,18 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from agentgym_tok.errors import TraceCorrupt
 from agentgym_tok.trace.chain import seal, short_seal
 from agentgym_tok.trace.exchange.cells import Record
 from agentgym_tok.trace.exchange.rollouts import Place, Rollouts, rollouts
+from agentgym_tok.trace.proof import TURNS
 from agentgym_tok.trace.reader import Reader
 from agentgym_tok.trace.schema import BY_NAME, HEAD
 from agentgym_tok.trace.shard import EPISODES, reading
 
 __all__ = ["stream"]
-
-_TURNS: Final = """
-    SELECT turns.*, context.digest AS context_digest, answer.digest AS answer_digest, settings.body AS settings_body,
-        texts.body AS texts_body, layers, chosen, experts, counts, support, answer.length AS length FROM turns
-    LEFT JOIN nodes AS context ON context.id = turns.context LEFT JOIN nodes AS answer ON answer.id = turns.completion
-    LEFT JOIN settings ON settings.id = turns.settings LEFT JOIN texts ON texts.turn = turns.id
-    LEFT JOIN evidence ON evidence.turn = turns.id
-    WHERE episode = ? ORDER BY seq
-"""
 
 
 def stream(
@@ -50,7 +42,7 @@ class _Stream:
         self._readers = readers
         self._last: Counter[str] = Counter()
         self._numbers: defaultdict[str, dict[bytes | str, int]] = defaultdict(dict)
-        self._redactions = {reader: _redactions(reader) for reader in readers}
+        self._redactions = {reader: reader.redactions() for reader in readers}
         if len(readers) > 1:
             self._check_redactions()
 
@@ -105,7 +97,7 @@ class _Stream:
         head = seal(b"", [row[column] for column in HEAD])
         begun = self._new("episodes", row, status="running", success=None, failure=None, turns=0, tip=head)
         yield begun
-        for turn in reader.connection.execute(_TURNS, (place.number,)):
+        for turn in reader.connection.execute(TURNS, (place.number,)):
             yield from self._turn(reader, turn, begun.cells["id"])
         yield _record("episodes", row, id=begun.cells["id"])
 
@@ -203,12 +195,6 @@ def _record(table: str, row: Any, length: int = 0, **changes: Any) -> Record:
 
 def _document(name: str, body: str) -> Record:
     return Record("meta", {"name": name, "body": body, "digest": short_seal(b"", (name, body))})
-
-
-def _redactions(reader: Reader) -> dict[tuple[str, int], Any]:
-    with reading(reader.path, "redactions"):
-        rows = reader.connection.execute("SELECT * FROM redactions ORDER BY id")
-        return {(row["kind"], row["record"]): row for row in rows}
 
 
 def _images(texts: str) -> list[str]:
