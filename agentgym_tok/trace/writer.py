@@ -254,9 +254,10 @@ class Writer:
         if self._token_text is None:
             return []
         new = [ids_T[~self._noted[ids_T]] for ids_T in spans]
+        if not any(map(len, new)):
+            return []
         ids: list[int] = np.unique(np.concatenate(new)).tolist()
-        if ids:
-            self._insert_tokens({index: self._token_text(index) for index in ids})
+        self._insert_tokens({index: self._token_text(index) for index in ids})
         return ids
 
     def _insert_tokens(self, texts: Mapping[int, str]) -> None:
