@@ -2,19 +2,18 @@
 
 `Transcript` keeps one growing conversation: the first prompt once, then one observation after each turn. `Step` opens
 a fresh prompt for every step, with a short history inside (the protocol of verl-agent, GiGPO and SDAR). A world gives
-both its own words (`Words`); users can pass their own.
+both its own words (`Words`); users can pass their own. `presets` knows all of them by name.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from agentgym_tok.envs.engine import TextObservation
-from agentgym_tok.errors import unknown_name
 from agentgym_tok.types import AssistantMessage, Message, ToolCall, Trusted
 
-__all__ = ["Command", "Exchange", "Prompting", "Step", "Transcript", "Words", "make_prompting"]
+__all__ = ["Command", "Exchange", "Prompting", "Step", "Transcript", "Words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +25,14 @@ class Words:
         role: The opening sentence of a fresh prompt.
         answer: How to answer a fresh prompt.
         hidden: Admissible commands that a fresh prompt does not list.
+        react: Who the policy is and what it may do, for prompting `react`; `role` where it is empty.
     """
 
     system: str
     role: str
     answer: str
     hidden: frozenset[str] = frozenset()
+    react: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +91,13 @@ class Prompting(Protocol):
         """Read the command from a turn."""
         ...
 
-    def answer(self, command: str) -> str:
-        """Return the turn that an expert would write for a command."""
+    def answer(self, command: str) -> str | Message:
+        """Return the turn that an expert would write for a command, as `ChatFormat.encode_turn` takes it."""
         ...
 
 
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
 _CJK = re.compile("[\u4e00-\u9fff]")
-_FALLBACK_CHARACTERS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +141,18 @@ class Transcript:
 class Step:
     """Open a fresh prompt for every step: role, task, the last exchanges, the present, what can be done, how to answer.
 
-    The structure, the reading of a turn (inner text of the last `<action>`, lower case, else the last 30 characters)
-    and its validity (both tag pairs, no CJK characters) are those of verl-agent; the words are our own.
+    The structure, the reading of a turn (inner text of the last `<action>`, lower case, else the last characters) and
+    its validity (both tag pairs, no CJK characters) are those of verl-agent; the words are our own.
 
     Args:
         words: The world's wording.
         history: How many exchanges the prompt repeats, as text.
+        fallback: How many last characters of a turn without `<action>` are read as its command.
     """
 
     words: Words
     history: int = 2
+    fallback: int = 30
     name: str = "step"
     fresh: bool = True
     tools: tuple[Mapping[str, Any], ...] = ()
@@ -201,24 +203,10 @@ class Step:
     def read(self, turn: AssistantMessage) -> Command:
         """Read the last `<action>` block, lower-cased."""
         blocks = _ACTION.findall(turn.content)
-        text = blocks[-1].strip() if blocks else turn.content[-_FALLBACK_CHARACTERS:]
+        text = blocks[-1].strip() if blocks else turn.content[-self.fallback :]
         reasoned = turn.reasoning is not None and turn.reasoning_closed
         return Command(text.lower(), format_ok=bool(blocks) and reasoned and not _CJK.search(turn.content))
 
     def answer(self, command: str) -> str:
         """Return the command between its tags, after an empty reasoning block that the protocol asks for."""
         return f"<think>\n</think>\n<action>{command}</action>"
-
-
-def make_prompting(prompting: str | Prompting, words: Words) -> Prompting:
-    """Return the preset of this name, or the given prompting itself.
-
-    Raises:
-        UnknownName: No preset has this name.
-    """
-    if not isinstance(prompting, str):
-        return prompting
-    presets: dict[str, Callable[[Words], Prompting]] = {"transcript": Transcript, "step": Step}
-    if prompting not in presets:
-        raise unknown_name("prompting", prompting, presets, where="prompting")
-    return presets[prompting](words)

@@ -8,12 +8,15 @@ from numpy.typing import ArrayLike
 
 from agentgym_tok.envs.recording import Recorder, Step, new_episode_id
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import AgentGymTokError, ConfigError
+from agentgym_tok.errors import AgentGymTokError, ConfigError, WorldError
 from agentgym_tok.tokens import TURN_ORIGINS, Ids, as_ids, as_logprobs
 from agentgym_tok.trace import EpisodeHead, Failure, TraceStore
 from agentgym_tok.types import Completion, Sampling
 
 __all__ = ["RecordTrace"]
+
+# A generator that nobody seeded has a seed of 128 bits, and a trace has room for 63.
+_SEED = 2**63 - 1
 
 
 class RecordTrace(gym.Wrapper[Ids, Ids, Ids, Ids]):
@@ -58,7 +61,7 @@ class RecordTrace(gym.Wrapper[Ids, Ids, Ids, Ids]):
             id=new_episode_id(),
             task=info["task"],
             source=self._tokens.engine.source,
-            seed=self._tokens.np_random_seed or 0,
+            seed=(self._tokens.np_random_seed or 0) & _SEED,
         )
         self._recorder = Recorder(self._tokens, head, info, self._store)
         self._started = time.time()
@@ -82,10 +85,10 @@ class RecordTrace(gym.Wrapper[Ids, Ids, Ids, Ids]):
             tokens.adopt(context.sampled(completion.ids_T, completion.logprobs_T))
         try:
             ids_T, reward, terminated, truncated, info = self.env.step(action)
-        except AgentGymTokError:
-            tokens.adopt(context)
-            raise
         except Exception as error:
+            if isinstance(error, AgentGymTokError) and not isinstance(error, WorldError):
+                tokens.adopt(context)
+                raise
             failure = Failure("world", type(error).__name__, str(error))
             recorder.record(asked, completion, sent=asked.ids, started=self._started, failure=failure)
             recorder.finish("failed", failure)

@@ -49,6 +49,7 @@ class Recorder:
         self.success = False
         self._env = env
         self._store = store
+        self._facts = ("shortened", "refusal", *env.metrics)
         self._edge = Edge("fresh_prompt", None, 0)
         self._messages: tuple[Message, ...] = env.conversation
         self._anchor: str = info["text"]
@@ -104,7 +105,7 @@ class Recorder:
             started=now if started is None else started,
             ended=now,
             failure=failure,
-            facts={"anchor": self._anchor, **{name: info[name] for name in ("shortened", "refusal") if name in info}},
+            facts={"anchor": self._anchor, **{name: info[name] for name in self._facts if name in info}},
         )
         if self._store is not None:
             self._store.append(turn)

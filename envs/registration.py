@@ -4,7 +4,11 @@ import gymnasium as gym
 
 __all__ = ["register_all"]
 
-WORLDS = {"agentgym_tok/ALFWorld-v0": "agentgym_tok.envs.alfworld.env:ALFWorldEnv"}
+WORLDS = {
+    "agentgym_tok/ALFWorld-v0": "agentgym_tok.envs.alfworld.env:ALFWorldEnv",
+    "agentgym_tok/SearchQA-v0": "agentgym_tok.envs.searchqa.env:SearchQAEnv",
+    "agentgym_tok/WebShop-v0": "agentgym_tok.envs.webshop.env:WebShopEnv",
+}
 
 
 def register_all() -> None:

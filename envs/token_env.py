@@ -2,15 +2,18 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import gymnasium as gym
 import numpy as np
 
 from agentgym_tok.chat import ChatFormat, Refusal
+from agentgym_tok.chat.inline import INLINE
 from agentgym_tok.envs.engine import TextEngine, TextObservation
 from agentgym_tok.envs.gym_text import GymText
-from agentgym_tok.envs.prompting import Command, Exchange, Prompting, Words, make_prompting
+from agentgym_tok.envs.presets import PRESETS, Presets, make_prompting
+from agentgym_tok.envs.prompting import Command, Exchange, Prompting, Words
 from agentgym_tok.envs.shorten import shorten
 from agentgym_tok.errors import ConfigError, InvalidAction, ResetNeeded, unknown_name
 from agentgym_tok.spaces import TokenSpace
@@ -37,7 +40,8 @@ class TokenEnv(gym.Env[Ids, Ids]):
     Args:
         world: A text engine, or any Gymnasium environment with string observations and actions.
         chat: Tokenizer and template.
-        prompting: `"transcript"` (one growing conversation), `"step"` (a fresh prompt each step), or your own.
+        prompting: `"transcript"` (one growing conversation), `"react"` (another one), `"step"` (a fresh prompt each
+            step), or your own.
         words: The wording of the presets.
         max_steps: Steps after which the episode is truncated.
         max_context: Most ids of an observation; the episode is truncated where the next one would be longer.
@@ -46,8 +50,15 @@ class TokenEnv(gym.Env[Ids, Ids]):
         render_mode: `"ansi"` shows the text of the context.
 
     Raises:
-        ConfigError: An option cannot work.
+        ConfigError: An option cannot work, or the prompting needs tools and the template has no word for calls.
     """
+
+    presets: ClassVar[Presets] = PRESETS
+    """Makes promptings by their names."""
+    labels: ClassVar[Mapping[str, str]] = {}
+    """Names of the kinds of task in tables, in their order; a part of a task's id is its kind."""
+    metrics: ClassVar[Mapping[str, str]] = {}
+    """Headings of the world's further scores, from 0 to 1, by their names in `info`."""
 
     metadata = {"render_modes": ["ansi"]}  # noqa: RUF012  # Gymnasium's own protocol
 
@@ -75,7 +86,14 @@ class TokenEnv(gym.Env[Ids, Ids]):
             )
         self.engine: TextEngine = world if isinstance(world, TextEngine) else GymText(world)
         self.chat = chat
-        self.prompting = make_prompting(prompting, words)
+        self.prompting = make_prompting(prompting, words, self.presets)
+        if self.prompting.tools and not chat.writes_calls(with_text=False):
+            raise ConfigError(
+                "the template has no word for tool calls",
+                where=chat.reference,
+                got=f"prompting {self.prompting.name!r}, which needs them",
+                fix="choose another prompting, such as react",
+            )
         self.max_steps, self.max_context = max_steps, max_context
         self._longest_action = max_action
         self.max_observation_tokens = max_observation_tokens
@@ -86,6 +104,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
         self._messages: list[Message] = []
         self._history: list[Exchange] = []
         self._observation = TextObservation("")
+        self._shown = ""
         self._task: Mapping[str, Any] = {}
         self._running = False
 
@@ -111,6 +130,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
         self._task = self.engine.task_info()
         self._history = []
         shown, cut = self._shorten(self._observation)
+        self._shown = shown.text
         self._messages = self.prompting.open(shown, self._task)
         context = self.chat.open(self._messages, self.prompting.tools)
         if len(context) > self.max_context:
@@ -142,12 +162,12 @@ class TokenEnv(gym.Env[Ids, Ids]):
         turn = self._turn(action)
         message = self.chat.parse(turn.span.ids_T, turn.root.tools)
         command = self.prompting.read(message)
-        before = self._observation
         observation = self._observation = self.engine.step(command.text)
-        self._history.append(Exchange(before.text, command))
+        self._history.append(Exchange(self._shown, command))
         shown, cut = self._shorten(observation)
+        self._shown = shown.text
         messages = self.prompting.follow(shown, self._task, self._history)
-        context, edge, refusal = self._next(turn, messages, message.message())
+        context, messages, edge, refusal = self._next(turn, messages, message.message())
         delta = context.span
         overflow = len(context) > self.max_context
         if overflow:
@@ -219,7 +239,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
         return twin
 
     def hints(self) -> dict[str, Any]:
-        """Return what experts may know, as turns they could write: `expert` (or None) and `admissible`."""
+        """Return what experts may know, as turns for `ChatFormat.encode_turn`: `expert` (or None) and `admissible`."""
         command = self.engine.expert_command()
         answer = self.prompting.answer
         return {
@@ -285,16 +305,22 @@ class TokenEnv(gym.Env[Ids, Ids]):
             return "world"
         return "steps" if len(self._history) >= self.max_steps else None
 
-    def _next(self, turn: Context, messages: list[Message], said: Message) -> tuple[Context, str, Refusal | None]:
-        """Return the next context, the kind of its edge, and why it was rendered anew, if it was."""
+    def _next(
+        self, turn: Context, messages: list[Message], said: Message
+    ) -> tuple[Context, list[Message], str, Refusal | None]:
+        """Return the next context, what came, the kind of its edge, and why it was rendered anew, if it was."""
         if self.prompting.fresh:
             self._messages = messages
-            return self.chat.open(messages, self.prompting.tools), "fresh_prompt", None
-        self._messages += [said, *messages]
+            return self.chat.open(messages, self.prompting.tools), messages, "fresh_prompt", None
         bridged = self.chat.bridge(turn, messages)
+        if isinstance(bridged, Refusal) and bridged.reason == "closed_turn":
+            # The policy ended the turn that the text should go on in: then it comes as a user's message.
+            messages = [replace(message, role="user") if message.role == INLINE else message for message in messages]
+            bridged = self.chat.bridge(turn, messages)
+        self._messages += [said, *messages]
         if isinstance(bridged, Refusal):
-            return self.chat.open(self._messages, turn.root.tools), "rerender", bridged
-        return bridged, "continuation", None
+            return self.chat.open(self._messages, turn.root.tools), messages, "rerender", bridged
+        return bridged, messages, "continuation", None
 
     def _shorten(self, observation: TextObservation) -> tuple[TextObservation, int]:
         limit = self.max_observation_tokens

@@ -2,7 +2,7 @@
 
 import os
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -30,6 +30,14 @@ def shared() -> Path:
             f"no shared data at {folder}: set AGENTGYM_TOK_SHARED to the folder that holds alfworld/, tokenizers/, ..."
         )
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what worlds prepare on disk out of the user's own cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTGYM_TOK_CACHE", str(tmp_path_factory.mktemp("prepared")))
+        yield
 
 
 @pytest.fixture(scope="session")

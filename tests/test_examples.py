@@ -12,6 +12,8 @@ EXPECTED = {
     "custom_policy.py": "return",
     "evaluate.py": "All    n  30  100.0 %",
     "demo.py": "every law holds",
+    "webshop.py": "expert on WebShop-synth eval: score 100.0",
+    "searchqa.py": "All      n  50  EM 100.0",
 }
 
 

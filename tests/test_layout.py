@@ -163,6 +163,10 @@ def test_a_planted_name_of_a_machine_is_found(text: str, named: bool) -> None:
 # ---- what an import costs
 
 HEAVY = [
+    "bm25s",
+    "bs4",
+    "faiss",
+    "starlette",
     "torch",
     "transformers",
     "requests",

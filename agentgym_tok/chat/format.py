@@ -12,11 +12,12 @@ import tokenizers
 
 from agentgym_tok.chat.bridge import Bridge, Refusal
 from agentgym_tok.chat.dialects.tags import Tag
-from agentgym_tok.chat.inline import fold
+from agentgym_tok.chat.inline import INLINE, fold
 from agentgym_tok.chat.parse import TurnReader
 from agentgym_tok.chat.render import render
 from agentgym_tok.chat.template import ChatTemplate
 from agentgym_tok.chat.tokenizer import Tokenizer, replace_surrogates
+from agentgym_tok.chat.write import written_turns
 from agentgym_tok.errors import ChatError, FingerprintMismatch
 from agentgym_tok.tokens import Context, Ids, Root, Span, as_ids
 from agentgym_tok.types import AssistantMessage, Message
@@ -130,18 +131,49 @@ class ChatFormat:
         """
         return self._tokenizer.encode_untrusted(_no_surrogates(text))
 
-    def encode_turn(self, text: str) -> Ids:
-        """Encode what an expert says as a whole turn, stop token included: a demonstration, not a sample.
+    def encode_turn(self, turn: str | Message) -> Ids:
+        """Encode what an expert says as a turn, stop token included: a demonstration, not a sample.
 
         Args:
-            text: The turn; the delimiters that `parse` reads (`<think>`, `<tool_call>`) become control tokens, others
-                such as stop tokens never do.
+            turn: A whole turn as text; the delimiters that `parse` reads (`<think>`, `<tool_call>`) become control
+                tokens, others such as stop tokens never do. Or an assistant's message, as `write` encodes it. Or a
+                message of the role `inline`: text in a turn that goes on, so that no stop token follows.
 
         Raises:
-            ChatError: The text holds lone surrogates.
+            ChatError: The text holds lone surrogates, or the template does not write such a message.
         """
-        parts = self._tokenizer.encode_untrusted(_no_surrogates(text), self.delimiters)
-        return as_ids([*parts.tolist(), *self.stop_ids[:1]])
+        if isinstance(turn, Message) and turn.role != INLINE:
+            return self.write(turn)
+        text = turn if isinstance(turn, str) else turn.content
+        parts_T = self._tokenizer.encode_untrusted(_no_surrogates(text), self.delimiters)
+        return as_ids([*parts_T.tolist(), *self.stop_ids[:1]]) if isinstance(turn, str) else parts_T
+
+    def write(self, message: Message, tools: Sequence[Mapping[str, Any]] | None = None) -> Ids:
+        """Encode an assistant's message as the template writes its turn: calls, reasoning and what ends it.
+
+        The proof is that `parse` reads the same message from the ids. A few templates end no turn that calls
+        (DeepSeek-V3's); such a turn has no stop token.
+
+        Args:
+            message: Of the role `assistant`; control tokens spelled in it stay text.
+            tools: JSON schemas, where some dialects take the types of arguments from.
+
+        Raises:
+            ChatError: The template refuses the message, or does not write it so that it is read back.
+        """
+        if message.role != "assistant":
+            raise ChatError("only an assistant's message is a turn", where="write", got=f"role {message.role}")
+        for ids_T in written_turns(
+            self._template, self._tokenizer, message, self.stop_ids, self._reader.dialect.reasoning
+        ):
+            if _said(self.parse(ids_T, tools)) == _said(message):
+                return ids_T
+        raise ChatError(
+            "what the template writes of a message is not read back as that message",
+            where=f"{self.reference}, dialect {self.dialect}",
+            got=f"content {message.content[:40]!r}, calls of {[call.name for call in message.tool_calls]}",
+            fix="say it in text, or use a template that writes calls and reasoning",
+        )
 
     def decode(self, ids_T: Ids) -> str:
         """Return the text of ids for people, parsers and worlds; never encode it again as a policy's turn.
@@ -303,6 +335,13 @@ def _of(messages: Sequence[Message | Mapping[str, Any]]) -> list[Message]:
     if any(message.images for message in given):
         raise ChatError("a text format has no ids for images", where="messages", got="a message that shows images")
     return given
+
+
+def _said(message: Message | AssistantMessage) -> tuple[Any, ...]:
+    """Return what a turn says, in a form in which equal turns are equal."""
+    whole = message.reasoning_closed if isinstance(message, AssistantMessage) else True
+    calls = [(call.name, json.dumps(call.arguments, sort_keys=True), call.status) for call in message.tool_calls]
+    return message.content.strip(), (message.reasoning or "").strip(), calls, whole
 
 
 def _no_surrogates(text: str) -> str:

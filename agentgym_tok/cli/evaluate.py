@@ -17,6 +17,7 @@ from agentgym_tok.cli.worlds import WorldOptions, chat_format, env_maker, tokens
 from agentgym_tok.envs.token_env import TokenEnv
 from agentgym_tok.errors import ConfigError
 from agentgym_tok.evaluate import EpisodeResult, result_of, scores_of
+from agentgym_tok.evaluate.results import ALFWORLD_LABELS
 from agentgym_tok.harness import Harness
 from agentgym_tok.policies import load_policy
 from agentgym_tok.trace import RunMeta, TraceStore
@@ -28,7 +29,7 @@ __all__ = ["Options", "run"]
 class Options(WorldOptions):
     """Evaluate a policy on a world: a table by kind of task, results as JSON, and a trace that can be verified."""
 
-    world: CliPositionalArg[str] = Field(description="alfworld")
+    world: CliPositionalArg[str] = Field(description="alfworld, searchqa or webshop")
     policy: str = Field(default="expert", description="expert, random, hf:PATH or python:module:function")
     episodes: int | None = Field(default=None, ge=1, description="how many tasks, drawn by the seed; all without it")
     seed: int = Field(default=0, ge=0, description="seed of the choice of tasks and of every request")
@@ -44,6 +45,7 @@ def run(options: Options) -> int:
     Raises:
         ConfigError: The run's folder holds another run.
     """
+    options = options.of(options.world)
     chat = chat_format(options.chat)
     make_env = env_maker(options.world, options, chat)
     policy = load_policy(options.policy, chat)
@@ -71,7 +73,7 @@ def run(options: Options) -> int:
             seed=options.seed,
             on_episode=lambda episode: progress.advance(solved=bool(episode.success)),
         )
-    results = [result_of(episode) for episode in episodes]
+    results = [result_of(episode, tokens.labels or ALFWORLD_LABELS, tokens.metrics) for episode in episodes]
     probe.close()
     _report(options, results, folder, tokens, time.perf_counter() - started)
     return 0
@@ -97,8 +99,9 @@ def _meta(options: Options, chat: ChatFormat, tokens: TokenEnv) -> RunMeta:
 
 
 def _report(options: Options, results: list[EpisodeResult], folder: Path, tokens: TokenEnv, seconds: float) -> None:
-    scores = scores_of(results)
-    show(score_table(f"{options.policy} on {tokens.engine.source} {options.split}, {options.prompting}", scores))
+    scores = scores_of(results, (tokens.labels or ALFWORLD_LABELS).values())
+    title = f"{options.policy} on {tokens.engine.source} {options.split}, {options.prompting}"
+    show(score_table(title, scores, tokens.metrics))
     turns = sum(result.steps for result in results)
     written = {
         "library": __version__,

@@ -1,12 +1,21 @@
 """`agentgym-tok list`: what can be named."""
 
+import os
+from collections.abc import Iterator
+
 from rich.table import Table
 
 from agentgym_tok.cli.tables import show
 from agentgym_tok.cli.worlds import WORLDS
 from agentgym_tok.config import Config
 from agentgym_tok.envs.alfworld import OfficialGames, SynthGames
-from agentgym_tok.errors import DataMissing
+from agentgym_tok.envs.searchqa import RETRIEVERS
+from agentgym_tok.envs.searchqa.questions import DATASETS
+from agentgym_tok.envs.searchqa.synth import SPLITS
+from agentgym_tok.envs.webshop.data import prepared_folder
+from agentgym_tok.envs.webshop.env import make_webshop_engine
+from agentgym_tok.envs.webshop.splits import PRESETS
+from agentgym_tok.errors import ConfigError, DataMissing
 from agentgym_tok.policies.load import POLICIES
 
 __all__ = ["Options", "run"]
@@ -22,15 +31,37 @@ def run(options: Options) -> int:
     """Print the names; return 0."""
     del options
     table = Table(title="worlds", title_justify="left")
-    for name in ("world", "id for gym.make", "source", *_SPLITS):
+    for name in ("world", "id for gym.make", "source", "splits and their tasks"):
         table.add_column(name)
-    for world, env_id in WORLDS.items():
-        table.add_row(world, env_id, "synth", *(str(len(SynthGames(split).tasks())) for split in _SPLITS))
-        table.add_row("", "", "official", *map(_official, _SPLITS))
+    for world, source, splits in _splits():
+        first = source == "synth"
+        table.add_row(world if first else "", WORLDS[world] if first else "", source, splits)
     show(table)
     show("policies: " + ", ".join(name if name in {"expert", "random"} else f"{name}:..." for name in POLICIES))
     show("chat formats: builtin, or a model's folder or id (extra hf)")
+    show("retrievers of searchqa: " + ", ".join(RETRIEVERS))
+    show("datasets of searchqa: " + ", ".join(DATASETS))
+    show("split presets of webshop: " + ", ".join(PRESETS))
     return 0
+
+
+def _splits() -> Iterator[tuple[str, str, str]]:
+    yield "alfworld", "synth", ", ".join(f"{split} {len(SynthGames(split).tasks())}" for split in _SPLITS)
+    yield "alfworld", "official", ", ".join(f"{split} {_official(split)}" for split in _SPLITS)
+    yield "searchqa", "synth", ", ".join(f"{split} {count}" for split, count in SPLITS.items())
+    yield "searchqa", "official", os.environ.get("SEARCHQA_DATA") or "not here"
+    shop = {split: len(make_webshop_engine(split=split).tasks()) for split in PRESETS["canonical"]}
+    yield "webshop", "synth", ", ".join(f"{split} {count}" for split, count in shop.items())
+    yield "webshop", "official", _prepared()
+
+
+def _prepared() -> str:
+    try:
+        return str(prepared_folder())
+    except DataMissing:
+        return "not here"
+    except ConfigError as error:
+        return f"{error.what}: {error.got}"
 
 
 def _official(split: str) -> str:

@@ -14,7 +14,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "play": ("play", "play a world yourself and see ids and spans in colour"),
     "bench": ("bench", "measure how fast a world is, beside the stock one"),
     "bench chat": ("bench_chat", "measure bridges beside rendering a long conversation anew each turn"),
+    "bench searchqa": ("bench_searchqa", "measure retrievers: queries a second, and recall of gold passages"),
     "bench trace": ("bench_trace", "measure what a trace costs: bytes, and turns a second"),
+    "bench webshop": ("bench_webshop", "measure steps, searches and memory of a small or a large shop"),
     "trace show": ("trace_show", "list a trace's episodes, or one episode turn by turn"),
     "trace verify": ("trace_verify", "prove a trace: laws, hash chain, accounting"),
     "trace rescore": ("trace_rescore", "prove logged log-probabilities by a model's own"),
@@ -27,6 +29,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "drift": ("drift", "measure what a text pipeline would have trained on instead"),
     "data get": ("data_get", "download a world's official data"),
     "data generate": ("data_generate", "write generated games in the official format"),
+    "data generate webshop": ("data_generate_webshop", "write a generated shop in the official format"),
+    "data prepare searchqa": ("data_prepare_searchqa", "check questions, and store and index a corpus"),
+    "data prepare webshop": ("data_prepare_webshop", "make the official files ready to be opened at once"),
     "serve-retriever": ("serve_retriever", "serve a corpus at Search-R1's /retrieve"),
     "list": ("list_names", "list worlds, splits, policies and chat formats"),
 }
@@ -75,7 +80,7 @@ def _command(arguments: list[str]) -> tuple[str | None, list[str]]:
 
         print(__version__)
         return None, []
-    for words in (2, 1):
+    for words in (3, 2, 1):
         name = " ".join(arguments[:words])
         if name in COMMANDS:
             return name, arguments[words:]

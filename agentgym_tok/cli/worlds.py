@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import gymnasium as gym
 from pydantic import Field
@@ -16,20 +16,29 @@ from agentgym_tok.trace import TraceStore
 
 __all__ = ["WORLDS", "WorldOptions", "chat_format", "env_maker", "own_format"]
 
-WORLDS: Mapping[str, str] = {"alfworld": "agentgym_tok/ALFWorld-v0"}
+WORLDS: Mapping[str, str] = {
+    "alfworld": "agentgym_tok/ALFWorld-v0",
+    "searchqa": "agentgym_tok/SearchQA-v0",
+    "webshop": "agentgym_tok/WebShop-v0",
+}
+_SPLITS = {"alfworld": "valid_seen", "searchqa": "test", "webshop": "eval"}
 
 
 class WorldOptions(Config):
     """Say which world, and how it is set up."""
 
     source: str = Field(default="synth", description="synth (generated) or official (published files)")
-    split: str = Field(default="valid_seen", description="train, valid_seen, valid_unseen, ...")
+    split: str | None = Field(default=None, description="valid_seen, test, ...; what papers report without it")
     data: str | None = Field(default=None, description="folder of official files; else the world's own variable")
-    prompting: str = Field(default="transcript", description="transcript or step")
+    prompting: str = Field(default="transcript", description="transcript, step, react, or one of the world's own")
     chat: str = Field(default="builtin", description="builtin, or a model's folder or id (extra hf)")
-    max_steps: int = Field(default=50, ge=1, description="steps after which an episode is truncated")
+    max_steps: int | None = Field(default=None, ge=1, description="steps of an episode; the world's own without it")
     max_context: int = Field(default=32_768, ge=64, description="most tokens of a context")
     env: dict[str, Any] = Field(default_factory=dict, description="more keywords of gym.make, as JSON")
+
+    def of(self, world: str) -> Self:
+        """Return the options with what this world takes where nothing was said."""
+        return self if self.split is not None else self.model_copy(update={"split": _SPLITS.get(world)})
 
 
 def chat_format(name: str) -> ChatFormat:
@@ -60,11 +69,11 @@ def env_maker(world: str, options: WorldOptions, chat: ChatFormat) -> "Callable[
     keywords: dict[str, Any] = {
         "chat": chat,
         "source": options.source,
-        "split": options.split,
+        "split": options.of(world).split,
         "data": None if options.data is None else Path(options.data).expanduser(),
         "prompting": options.prompting,
-        "max_steps": options.max_steps,
         "max_context": options.max_context,
+        **({} if options.max_steps is None else {"max_steps": options.max_steps}),
         **options.env,
     }
 

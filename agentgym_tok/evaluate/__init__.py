@@ -1,6 +1,6 @@
 """Statistics and reports of evaluations."""
 
-from agentgym_tok.evaluate.results import EpisodeResult, Score, result_of, scores_of
+from agentgym_tok.evaluate.results import EpisodeResult, Mean, Score, result_of, scores_of
 from agentgym_tok.evaluate.stats import wilson
 
-__all__ = ["EpisodeResult", "Score", "result_of", "scores_of", "wilson"]
+__all__ = ["EpisodeResult", "Mean", "Score", "result_of", "scores_of", "wilson"]

@@ -9,7 +9,7 @@ from agentgym_tok.config import Config
 from agentgym_tok.evaluate.stats import wilson
 from agentgym_tok.trace import Episode
 
-__all__ = ["ALFWORLD_LABELS", "EpisodeResult", "Score", "result_of", "scores_of"]
+__all__ = ["ALFWORLD_LABELS", "EpisodeResult", "Mean", "Score", "result_of", "scores_of"]
 
 ALFWORLD_LABELS: Mapping[str, str] = {
     "pick_and_place_simple": "Pick",
@@ -37,6 +37,15 @@ class EpisodeResult(Config):
     format_errors: int = Field(ge=0, description="turns that broke the protocol's form")
     truncation: str | None = Field(default=None, description="the limit that ended it")
     failure: str | None = Field(default=None, description="boundary and error, where it failed")
+    metrics: dict[str, float] = Field(default_factory=dict, description="the world's further scores, 0 to 1")
+
+
+class Mean(Config):
+    """Hold the mean of a further score."""
+
+    mean: float = Field(ge=0, le=1, description="failed episodes count as 0")
+    low: float = Field(description="95 % Wilson interval")
+    high: float
 
 
 class Score(Config):
@@ -50,14 +59,18 @@ class Score(Config):
     steps: float = Field(description="mean turns of an episode")
     turn_tokens: float = Field(description="mean tokens of the policy's turns in an episode")
     failures: int = Field(description="episodes that failed at some boundary")
+    metrics: dict[str, Mean] = Field(default_factory=dict, description="the world's further scores")
 
 
-def result_of(episode: Episode, labels: Mapping[str, str] = ALFWORLD_LABELS) -> EpisodeResult:
+def result_of(
+    episode: Episode, labels: Mapping[str, str] = ALFWORLD_LABELS, metrics: Iterable[str] = ()
+) -> EpisodeResult:
     """Read the result of an episode.
 
     Args:
         episode: Any, failed or not.
         labels: Table names by task type; a task's id names its type.
+        metrics: Facts of the last turn that are scores.
     """
     turns = [turn for turn in episode.turns if turn.used]
     failure = episode.failure
@@ -74,6 +87,7 @@ def result_of(episode: Episode, labels: Mapping[str, str] = ALFWORLD_LABELS) -> 
         format_errors=sum(turn.format_ok is False for turn in turns),
         truncation=turns[-1].truncation if turns else None,
         failure=None if failure is None else f"{failure.boundary}: {failure.kind}: {failure.message}",
+        metrics={name: float(turns[-1].facts.get(name, 0.0)) if turns else 0.0 for name in metrics},
     )
 
 
@@ -84,9 +98,11 @@ def label_of(task: str, labels: Mapping[str, str]) -> str:
 
 
 def scores_of(results: Sequence[EpisodeResult], labels: Iterable[str] = ALFWORLD_LABELS.values()) -> list[Score]:
-    """Return one score for each label that occurs, in the labels' order, then `All`."""
+    """Return one score for each label that occurs, in the labels' order, then `All`; no labels, no other line."""
     order = [*labels, "other"]
     parts = [(label, [result for result in results if result.label == label]) for label in order]
+    if all(result.label == "other" for result in results):
+        parts = []
     return [_score(label, part) for label, part in [*parts, ("All", list(results))] if part]
 
 
@@ -102,4 +118,10 @@ def _score(label: str, results: Sequence[EpisodeResult]) -> Score:
         steps=fmean(result.steps for result in results),
         turn_tokens=fmean(result.turn_tokens for result in results),
         failures=sum(result.failure is not None for result in results),
+        metrics={name: _mean([result.metrics.get(name, 0.0) for result in results]) for name in results[0].metrics},
     )
+
+
+def _mean(scores: Sequence[float]) -> Mean:
+    low, high = wilson(sum(scores), len(scores))
+    return Mean(mean=fmean(scores), low=low, high=high)

@@ -8,13 +8,14 @@ from agentgym_tok.errors import ConfigError
 __all__ = ["wilson"]
 
 
-def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+def wilson(successes: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return the Wilson score interval of a rate.
 
-    It stays inside [0, 1] and has a width at 0 and at n successes, where the usual interval has none.
+    It stays inside [0, 1] and has a width at 0 and at n successes, where the usual interval has none. For the mean of
+    scores between 0 and 1 it is too wide rather than too narrow: no such scores vary more than successes do.
 
     Args:
-        successes: How many succeeded.
+        successes: How many succeeded, or the sum of the scores.
         n: Out of how many; 0 gives the whole range.
         confidence: Coverage, in (0, 1).
 

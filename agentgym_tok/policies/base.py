@@ -8,7 +8,7 @@ import numpy as np
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import AgentGymTokError, PolicyError
 from agentgym_tok.tokens import Ids, as_ids
-from agentgym_tok.types import Completion, Delta, FinishReason, Request, Sampling
+from agentgym_tok.types import Completion, Delta, FinishReason, Message, Request, Sampling
 
 __all__ = ["BasePolicy", "CallablePolicy"]
 
@@ -97,9 +97,9 @@ def finish_reason(ids_T: Ids, stop_ids: Sequence[int]) -> FinishReason:
     return "stop" if len(ids_T) and int(ids_T[-1]) in stop_ids else "length"
 
 
-def demonstration(chat: ChatFormat, text: str, engine: str, sampling: Sampling) -> Completion:
+def demonstration(chat: ChatFormat, turn: str | Message, engine: str, sampling: Sampling) -> Completion:
     """Return a turn that was written, not sampled."""
-    return Completion(chat.encode_turn(text), engine=engine, sampling=sampling, origin="demonstration")
+    return Completion(chat.encode_turn(turn), engine=engine, sampling=sampling, origin="demonstration")
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:

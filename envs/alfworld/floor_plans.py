@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agentgym_tok.envs.alfworld.draws import Draws
 from agentgym_tok.envs.alfworld.household import BESIDE, OPENABLE, ROOMS, RoomKind
+from agentgym_tok.envs.draws import Draws
 
 __all__ = ["FloorPlan", "Place", "floor_plan", "spot"]
 

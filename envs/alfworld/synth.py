@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from agentgym_tok.envs.alfworld.draws import Draws
 from agentgym_tok.envs.alfworld.floor_plans import FloorPlan, Place, floor_plan, spot
 from agentgym_tok.envs.alfworld.game import Game
 from agentgym_tok.envs.alfworld.household import LAMP, THINGS
 from agentgym_tok.envs.alfworld.problem_writer import SENTENCES, Fact, write_problem
 from agentgym_tok.envs.alfworld.synth_tasks import SOURCE, SPLITS, TREATMENTS, SynthTask, synth_tasks
+from agentgym_tok.envs.draws import Draws
 from agentgym_tok.errors import unknown_name
 
 __all__ = ["SynthGames", "SynthProblem", "synth_problem"]

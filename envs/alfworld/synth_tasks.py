@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agentgym_tok.envs.alfworld.draws import Draws
 from agentgym_tok.envs.alfworld.floor_plans import FloorPlan, floor_plan
 from agentgym_tok.envs.alfworld.household import LAMP, ROOMS, THINGS
 from agentgym_tok.envs.alfworld.problem import TASK_TYPES
+from agentgym_tok.envs.draws import Draws
 
 __all__ = ["SOURCE", "SPLITS", "TREATMENTS", "TRIAL_NAME", "SynthTask", "synth_tasks"]
 

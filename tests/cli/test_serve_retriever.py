@@ -12,6 +12,7 @@ import requests
 
 from agentgym_tok.cli import serve_retriever
 from agentgym_tok.cli.options import parse
+from agentgym_tok.envs.searchqa.retrieval.serve import RetrieverServer
 from agentgym_tok.errors import ConfigError, DataMissing
 
 
@@ -48,6 +49,7 @@ def test_a_served_corpus_answers_until_a_signal(corpus: Path) -> None:
 
 
 def test_mistakes_are_named(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RetrieverServer, "run", lambda _self: pytest.fail("it serves"))
     with pytest.raises(DataMissing, match=r"none\.jsonl"):
         serve_retriever.run(options(str(corpus.parent / "none.jsonl")))
     with pytest.raises(ConfigError, match="needs a token"):
@@ -55,5 +57,7 @@ def test_mistakes_are_named(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("A_TOKEN", raising=False)
     with pytest.raises(ConfigError, match=r"empty.*A_TOKEN"):
         serve_retriever.run(options(str(corpus), "--token-variable", "A_TOKEN"))
+    with pytest.raises(ConfigError, match=r"retriever bm25; got: .*'index'"):
+        serve_retriever.run(options(str(corpus), "--index", "e5_Flat.index"))
     with pytest.raises(ConfigError, match="retriever"):
         options(str(corpus), "--retriever", "tantivy")

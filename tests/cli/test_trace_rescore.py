@@ -1,7 +1,7 @@
 """`trace rescore`: a log of transformers is proved by the same weights, and by no others."""
 
 import json
-import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from agentgym_tok import ChatFormat, Request, Sampling  # noqa: E402
 from agentgym_tok.cli.main import main  # noqa: E402
 from agentgym_tok.policies.hf import HFPolicy  # noqa: E402
 from agentgym_tok.trace import Edge, EpisodeHead, RunMeta, TraceStore, Turn, sent_digest  # noqa: E402
-from agentgym_tok.trace.codec import pack_logprobs, unpack_logprobs  # noqa: E402
 
 CHAT = ChatFormat.builtin()
 Capture = pytest.CaptureFixture[str]
@@ -98,18 +97,19 @@ def test_a_tampered_log_probability_is_found_at_its_place(
 ) -> None:
     run = play(tmp_path / "run", weights)
     with TraceStore(run, mode="r") as store:
-        turns = [turn for episode in store.episodes() for turn in episode.turns]
-    turn = next(turn for turn in turns if turn.index == 2)
-    with sqlite3.connect(run / "shards" / "main.sqlite") as shard:
-        node, blob, length = shard.execute(
-            "SELECT nodes.id, logprobs, length FROM turns JOIN nodes ON nodes.id = turns.completion"
-            " JOIN episodes ON episodes.id = turns.episode WHERE turn = 2 AND name = ?",
-            (turn.episode,),
-        ).fetchone()
-        logprobs_T = np.array(unpack_logprobs(blob, length))
-        logprobs_T[3] -= 0.125
-        shard.execute("UPDATE nodes SET logprobs = ? WHERE id = ?", (pack_logprobs(logprobs_T), node))
-    shard.close()
+        meta, texts, episodes = store.meta, store.tokens(), list(store.episodes())
+    turn = next(turn for episode in episodes for turn in episode.turns if turn.index == 2)
+    logprobs_T = np.array(turn.completion.logprobs_T)
+    logprobs_T[3] -= 0.125
+    lie = replace(turn, completion=replace(turn.completion, logprobs_T=logprobs_T))
+    run = tmp_path / "lie"
+    with TraceStore(run, meta=meta) as store:
+        store.note_tokens(texts)
+        for episode in episodes:
+            store.begin(episode.head)
+            for told in episode.turns:
+                store.append(lie if told is turn else told)
+            store.finish(episode.id, episode.status, episode.success, episode.failure)
     status, found = rescored(run, weights)
     (differences,) = found["differences"]
     place = differences["largest"]

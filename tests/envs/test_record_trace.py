@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from agentgym_tok import ChatFormat, Sampling
-from agentgym_tok.envs import RecordTrace, TextAction, TokenEnv
-from agentgym_tok.errors import ConfigError, InvalidIds, InvalidLogprobs, ResetNeeded
+from agentgym_tok.envs import GymText, RecordTrace, TextAction, TextObservation, TokenEnv
+from agentgym_tok.errors import ConfigError, InvalidIds, InvalidLogprobs, ResetNeeded, WorldError
 from agentgym_tok.trace import RunMeta, TraceStore, account, rows, verify
 
 CHAT = ChatFormat.builtin()
@@ -44,6 +44,35 @@ def test_each_step_is_a_turn_with_the_very_ids(parrot: Make, tmp_path: Path) -> 
     assert account(episode).trained == sum(map(len, said))
     (row,) = rows(episode)
     assert np.array_equal(row.ids_T[row.mask_T], np.concatenate(said))
+
+
+def test_a_reset_that_nobody_seeded_is_recorded(parrot: Make, tmp_path: Path) -> None:
+    with TraceStore(tmp_path, meta=META) as store:
+        env = RecordTrace(parrot(), store)
+        env.reset()
+        env.step(turn("win"))
+        (episode,) = store.episodes()
+    assert 0 <= episode.head.seed < 2**63
+    assert verify(tmp_path, CHAT).ok
+
+
+def test_a_world_that_says_itself_that_it_failed_ends_the_episode(
+    parrot: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> TextObservation:
+        raise WorldError("the world is gone")
+
+    with TraceStore(tmp_path, meta=META) as store:
+        env = RecordTrace(parrot(), store)
+        env.reset(seed=0)
+        env.step(turn("a"))
+        monkeypatch.setattr(GymText, "step", fails)
+        with pytest.raises(WorldError, match="gone"):
+            env.step(turn("b"))
+        (episode,) = store.episodes()
+    assert episode.failure is not None
+    assert (episode.status, episode.failure.boundary, len(episode.turns)) == ("failed", "world", 2)
+    assert verify(tmp_path, CHAT).ok
 
 
 def test_without_log_probabilities_a_turn_is_kept_and_not_trained(parrot: Make, tmp_path: Path) -> None:

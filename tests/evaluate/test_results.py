@@ -7,9 +7,10 @@ import pytest
 
 from agentgym_tok import ChatFormat
 from agentgym_tok.envs.alfworld.env import ALFWorldEnv
-from agentgym_tok.evaluate import EpisodeResult, result_of, scores_of
+from agentgym_tok.evaluate import EpisodeResult, result_of, scores_of, wilson
 from agentgym_tok.evaluate.results import ALFWORLD_LABELS, label_of
 from agentgym_tok.harness import Harness
+from agentgym_tok.trace import Episode, EpisodeHead
 
 CHAT = ChatFormat.builtin()
 
@@ -59,6 +60,22 @@ def test_scores_are_rates_with_intervals_in_the_papers_order() -> None:
     ]
     assert (scores[0].steps, scores[0].failures) == (1.5, 1)
     assert scores[-1].low < 0.5 < scores[-1].high
+
+
+def test_a_world_without_kinds_of_task_has_one_line() -> None:
+    assert [score.label for score in scores_of([result("other"), result("other")], [])] == ["All"]
+
+
+def test_further_scores_are_means_with_intervals_and_count_failures_as_zero() -> None:
+    results = [result("nq", metrics={"f1": value}) for value in (1.0, 0.5, 0.0, 0.5)]
+    results += [result("popqa", metrics={"f1": 0.25})]
+    scores = {score.label: score.metrics["f1"] for score in scores_of(results, ["popqa", "nq"])}
+    assert list(scores) == ["popqa", "nq", "All"]
+    assert [mean.mean for mean in scores.values()] == [0.25, 0.5, 0.45]
+    assert (scores["nq"].low, scores["nq"].high) == wilson(2, 4)
+    failed = Episode(EpisodeHead(id="e", task="nq/1"), (), "failed", success=False)
+    assert result_of(failed, {"nq": "NQ"}, ["f1"]).metrics == {"f1": 0.0}
+    assert result_of(failed, {"nq": "NQ"}).label == "NQ"
 
 
 def test_no_results_are_no_scores() -> None:

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from agentgym_tok.envs.alfworld.draws import Draws
+from agentgym_tok.envs.draws import Draws
 
 
 def test_equal_keys_draw_equally_and_others_do_not() -> None:

@@ -1,0 +1,1 @@
+"""The generated shop `WebShop-synth`: words, goods, rows, and the shop itself."""

@@ -1,0 +1,1 @@
+"""A running WebShop site, page by page, as an engine."""
