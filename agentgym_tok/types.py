@@ -122,7 +122,7 @@ class Message:
 
     @classmethod
     def of(cls, message: "Message | Mapping[str, Any]") -> "Message":
-        """Take a message as it is, or read one in the shape of the OpenAI chat API.
+        """Take a message as it is, or read one in the shape of the OpenAI chat API, which is never trusted.
 
         Raises:
             ChatError: It has no role, its content is no text, or a tool call is no function.
@@ -146,7 +146,6 @@ class Message:
             tool_call_id=message.get("tool_call_id"),
             name=message.get("name"),
             reasoning=message.get("reasoning_content") or message.get("reasoning"),
-            trusted=bool(message.get("trusted", False)),
         )
 
     def to_dict(self) -> dict[str, Any]:

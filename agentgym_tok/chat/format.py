@@ -36,7 +36,7 @@ class ChatFormat:
         stop_ids: Ids that end a turn, the usual one first: what the template writes behind an assistant's text, then
             the model's own, the end of a call, and openers that a model stops on.
         control_ids: Ids of added tokens, which untrusted text never yields.
-        fingerprint: sha256 of tokenizer, template and template kwargs.
+        fingerprint: sha256 of tokenizer, template, template kwargs and the model's own stop tokens.
         bos_id: The id of what the template calls `bos_token`; None without one.
         dialect: How reasoning and tool calls are written, as `parse` reads them.
         delimiters: The texts that structure a turn in this dialect.
@@ -60,7 +60,8 @@ class ChatFormat:
         self.vocab_size = tokenizer.vocab_size
         self.control_ids = tokenizer.control_ids
         settings = json.dumps(template.variables, sort_keys=True, default=str)
-        parts = f"{tokenizer.digest}\n{template.source}\n{settings}"
+        # The model's own stops decide what `bridge` adds behind a turn, so they are part of what the format is.
+        parts = f"{tokenizer.digest}\n{template.source}\n{settings}\n{sorted(set(stop_ids))}"
         self.fingerprint = hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()
         ends, call_end = self._bridge.ends, self._bridge.call_end
         # Not what closes a turn only where a message follows: gpt-oss ends its analysis with that, and goes on.
@@ -110,6 +111,25 @@ class ChatFormat:
         except (TypeError, ValueError) as error:
             raise ChatError("template kwargs must be JSON", where="template_kwargs", got=str(error)) from error
         return _from_pretrained(name, chat_template, kwargs, f"renderers:{name}" if dialect == "renderers" else dialect)
+
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """What makes the format again, as JSON-able values; `from_recipe` takes it."""
+        if len(self._reference) == 1:
+            return {"path_or_id": self.reference}
+        path_or_id, template, kwargs, dialect = self._reference
+        given = {"chat_template": template, "template_kwargs": json.loads(kwargs), "dialect": dialect}
+        return {"path_or_id": path_or_id, **{name: value for name, value in given.items() if value}}
+
+    @classmethod
+    def from_recipe(cls, recipe: Mapping[str, Any]) -> "ChatFormat":
+        """Make a format again of its `recipe`.
+
+        Raises:
+            MissingExtra: transformers or renderers is not installed.
+            ChatError: What it was made of is not here any more.
+        """
+        return cls.builtin() if dict(recipe) == {"path_or_id": "builtin"} else cls.from_pretrained(**recipe)
 
     def __repr__(self) -> str:
         shown = f"vocab_size={self.vocab_size}, dialect={self.dialect!r}, fingerprint={self.fingerprint[:12]!r}"

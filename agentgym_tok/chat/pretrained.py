@@ -53,13 +53,18 @@ def load_pretrained(
         raise ChatError("the tokenizer has no chat template", where=path_or_id, got=got, fix=fix) from error
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
     stop_ids = [tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else []
-    stop_ids += _generation_stops(Path(path_or_id))
+    stop_ids += _generation_stops(path_or_id)
     return Tokenizer(backend), ChatTemplate(source, {**special, **kwargs}), stop_ids
 
 
-def _generation_stops(folder: Path) -> list[int]:
-    """Return the stop ids that a model's `generation_config.json` adds."""
-    file = folder / "generation_config.json"
+def _generation_stops(path_or_id: str) -> list[int]:
+    """Return the stop ids that a model's `generation_config.json` adds, alike for a folder and a name on the hub."""
+    file = Path(path_or_id) / "generation_config.json"
+    if not Path(path_or_id).is_dir():
+        from transformers.utils import cached_file  # noqa: PLC0415
+
+        found = cached_file(path_or_id, file.name, _raise_exceptions_for_missing_entries=False)
+        file = file if found is None else Path(found)
     if not file.is_file():
         return []
     try:

@@ -20,7 +20,7 @@ from agentgym_tok.cli.worlds import chat_format
 from agentgym_tok.config import Config
 from agentgym_tok.envs.alfworld import ALFWorldEngine, SynthGames
 from agentgym_tok.tokens import Context, Ids, Root, Span
-from agentgym_tok.trace import Edge, EpisodeHead, RunMeta, TraceStore, Turn, rows, sent_digest, verify
+from agentgym_tok.trace import Edge, EpisodeHead, TraceStore, Turn, rows, sent_digest, verify
 from agentgym_tok.types import Completion, Message, Sampling
 
 __all__ = ["Options", "run"]
@@ -204,8 +204,7 @@ def measure(
     """
     turns = sum(map(len, walks))
     clocks = {name: _Clock() for name in ("append with commit", "read", "rows", "verify")}
-    meta = RunMeta(fingerprint=chat.fingerprint, vocab_size=chat.vocab_size)
-    with TraceStore(folder, meta=meta, token_text=chat.token_text) as store:
+    with TraceStore(folder, chat=chat) as store:
         for walk in walks:
             store.begin(EpisodeHead(walk[0].episode, "bench"))
             with clocks["append with commit"]:

@@ -62,7 +62,7 @@ def run(options: Options) -> int:
     meta = _meta(options, chat, tokens)
     started = time.perf_counter()
     with (
-        TraceStore(folder, meta=meta, token_text=chat.token_text) as store,
+        TraceStore(folder, chat=chat, meta=meta) as store,
         Progress(len(tasks), options.policy) as progress,
     ):
         harness = Harness(policy, chat, store=store, sampling=options.sampling)
@@ -88,10 +88,8 @@ def choose(tasks: Sequence[str], episodes: int | None, seed: int) -> list[str]:
 
 
 def _meta(options: Options, chat: ChatFormat, tokens: TokenEnv) -> RunMeta:
-    return RunMeta(
-        fingerprint=chat.fingerprint,
-        vocab_size=chat.vocab_size,
-        chat=chat.reference,
+    return RunMeta.of(
+        chat,
         prompting=tokens.prompting.name,
         source=tokens.engine.source,
         config=options.model_dump(mode="json"),

@@ -59,4 +59,4 @@ def _meta(name: str | None) -> RunMeta | None:
     if name is None:
         return None
     chat = chat_format(name)
-    return RunMeta(fingerprint=chat.fingerprint, vocab_size=chat.vocab_size, chat=name)
+    return RunMeta.of(chat)

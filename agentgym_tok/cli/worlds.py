@@ -51,10 +51,10 @@ def own_format(run: str) -> ChatFormat | None:
     with TraceStore(run, mode="r") as store:
         meta = store.meta
     try:
-        chat = chat_format(meta.chat) if meta.chat else None
-    except AgentGymTokError:
+        chat = ChatFormat.from_recipe(meta.recipe) if meta.recipe else chat_format(meta.chat)
+    except (AgentGymTokError, TypeError):  # a model that is gone, or a recipe of a newer library
         return None
-    return chat if chat is not None and chat.fingerprint == meta.fingerprint else None
+    return chat if chat.fingerprint == meta.fingerprint else None
 
 
 def env_maker(world: str, options: WorldOptions, chat: ChatFormat) -> "Callable[[], gym.Env[Ids, Ids]]":

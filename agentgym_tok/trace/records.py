@@ -5,12 +5,13 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from agentgym_tok.chat import ChatFormat
 from agentgym_tok.config import Config
 from agentgym_tok.errors import TraceError
 from agentgym_tok.tokens import TURN_ORIGINS, Context, Ids, Logprobs, Root, Span
@@ -361,7 +362,8 @@ class RunMeta(Config):
 
     fingerprint: str = Field(description="`ChatFormat.fingerprint`: tokenizer, template and settings")
     vocab_size: int = Field(gt=0, description="every id is below it")
-    chat: str = Field(default="", description='how to make the chat format again: "builtin", a folder or an id')
+    chat: str = Field(default="", description='name of the chat format: "builtin", a folder or an id')
+    recipe: dict[str, Any] = Field(default_factory=dict, description="what `ChatFormat.from_recipe` makes it of again")
     prompting: str = Field(default="", description="the preset")
     source: str = Field(default="", description="the name that scores carry")
     config: dict[str, Any] = Field(default_factory=dict, description="the command's whole configuration")
@@ -371,3 +373,14 @@ class RunMeta(Config):
     format_version: str = Field(
         default=f"{FORMAT[0]}.{FORMAT[1]}", description="version of the trace format, major.minor"
     )
+
+    @classmethod
+    def of(cls, chat: ChatFormat, **fields: Any) -> Self:
+        """Say what a run with this chat format is made with.
+
+        Args:
+            chat: The format.
+            fields: The other fields, such as `source` and `config`.
+        """
+        made = {"fingerprint": chat.fingerprint, "vocab_size": chat.vocab_size, "chat": chat.reference}
+        return cls(**made, recipe=chat.recipe, **fields)

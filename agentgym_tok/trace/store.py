@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, Self
 
+from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ConfigError, TraceCorrupt, TraceError, unknown_name
 from agentgym_tok.trace.lock import ShardLock
 from agentgym_tok.trace.reader import Reader
@@ -43,8 +44,10 @@ class TraceStore:
         shard: The shard to write, by default `"main"`; each process or node writes one of its own.
             In mode `"r"`: the only one to read; by default all.
         mode: `"a"` creates or continues a shard, `"r"` only reads.
-        meta: What the run is made with; needed by the first writer, checked by later ones.
-        token_text: Gives the text of an id, such as `chat.token_text`; stored once for each id, for people.
+        chat: The chat format of all ids; says what a new run is made with, and how its tokens are spelled.
+        meta: More than `chat` says of what the run is made with; the first writer needs one of both, later ones are
+            checked against it.
+        token_text: Gives the text of an id, for people; stored once for each id. `chat.token_text` with a `chat`.
 
     Raises:
         StoreLocked: Another writer holds the shard.
@@ -59,6 +62,7 @@ class TraceStore:
         *,
         shard: str | None = None,
         mode: Literal["a", "r"] = "a",
+        chat: ChatFormat | None = None,
         meta: RunMeta | None = None,
         token_text: Callable[[int], str] | None = None,
     ) -> None:
@@ -67,6 +71,9 @@ class TraceStore:
         if shard is not None and not _NAME.fullmatch(shard):
             expected = "up to 64 letters, digits, dots, dashes, underscores"
             raise ConfigError("impossible name of a shard", where="TraceStore", got=repr(shard), expected=expected)
+        if chat is not None:
+            meta, token_text = meta or RunMeta.of(chat), token_text or chat.token_text
+            check_meta(meta, RunMeta.of(chat), Path(run))
         self.run = Path(run)
         self._only = shard if mode == "r" else None
         self._readers: dict[str, Reader] = {}
@@ -94,7 +101,7 @@ class TraceStore:
         self._exit.callback(ShardLock(path.with_suffix(".lock")).release)
         stored = next((reader.meta for reader in self._each_reader(but=shard)), None)
         if stored is None and meta is None and not path.exists():
-            fix = "pass meta=RunMeta(fingerprint=chat.fingerprint, vocab_size=chat.vocab_size, ...)"
+            fix = "pass chat=, the chat format of the ids"
             raise TraceError("a new run must say what it is made with", where=self.run, got="no meta", fix=fix)
         connection = open_shard(path, write=True)
         self._exit.callback(close_writer, connection, path)

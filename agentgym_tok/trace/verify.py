@@ -38,6 +38,7 @@ class Verification:
         ids: Stored ids; each is stored once, however many contexts hold it.
         replayed: Turns whose ids were made again from their messages (law 4), with or without success.
         not_replayed: Turns where that was not tried; nothing is said about them.
+        running: Episodes that nobody ended, subagents too; their writers may be at work or dead.
         redacted: Turns of which something was taken out, and is known by its digest alone.
         accounting: Where the ids of all turns went, for `rl` and for `sft`.
         breaches: What is wrong.
@@ -50,6 +51,7 @@ class Verification:
     ids: int
     replayed: int
     not_replayed: int
+    running: int
     redacted: int
     accounting: tuple[Accounting, Accounting]
     breaches: tuple[Breach, ...] = ()
@@ -70,6 +72,7 @@ class Verification:
             "ids": self.ids,
             "replayed": self.replayed,
             "not_replayed": self.not_replayed,
+            "running": self.running,
             "redacted": self.redacted,
             "accounting": [accounting.to_dict() for accounting in self.accounting],
             "breaches": [breach.to_dict() for breach in self.breaches],
@@ -108,6 +111,7 @@ def verify(run: str | Path, chat: ReplayChat | None = None) -> Verification:
         ids=found.ids,
         replayed=found.replayed,
         not_replayed=found.turns - found.replayed,
+        running=found.running,
         redacted=found.redacted,
         accounting=(found.rl, found.sft),
         breaches=tuple(found.breaches),
@@ -122,6 +126,7 @@ class _Findings:
     turns: int = 0
     ids: int = 0
     replayed: int = 0
+    running: int = 0
     redacted: int = 0
     rl: Accounting = field(default_factory=lambda: Accounting("rl"))
     sft: Accounting = field(default_factory=lambda: Accounting("sft"))
@@ -160,6 +165,7 @@ class _Findings:
             raise TraceCorrupt("an episode is listed and not found", where=reader.path, got=name)
         self.parents[name] = episode.head.parent
         self.turns += len(episode.turns)
+        self.running += episode.status == "running"
         self.redacted += sum(bool(turn.redacted) for turn in episode.turns)
         with reading(reader.path, f"episode {name}"):
             self.breaches.extend(self.laws(episode, reader.meta))

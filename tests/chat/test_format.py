@@ -99,10 +99,46 @@ def test_the_fingerprint_names_tokenizer_template_and_settings(
         tiny(CHATML, enable_thinking=True),
         ChatFormat.from_pretrained(grown, CHATML),
     ]
+    stops = tmp_path / "stops"
+    shutil.copytree(chat.reference, stops)
+    (stops / "generation_config.json").write_text('{"eos_token_id": [3, 7]}', encoding="utf-8")
+    formats.append(ChatFormat.from_pretrained(stops, CHATML))
     assert len({one.fingerprint for one in formats}) == len(formats)
     moved = tmp_path / "moved"
     shutil.copytree(chat.reference, moved)
     assert ChatFormat.from_pretrained(moved, CHATML).fingerprint == chat.fingerprint
+
+
+def test_a_name_on_the_hub_has_the_stops_of_its_folder(
+    tiny: Callable[..., ChatFormat], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    stops = tmp_path / "stops"
+    shutil.copytree(tiny(CHATML).reference, stops)
+    (stops / "generation_config.json").write_text('{"eos_token_id": [3, 7]}', encoding="utf-8")
+    local = transformers.AutoTokenizer.from_pretrained
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda name: local(stops))
+    asked: list[tuple[str, str]] = []
+
+    def cached_file(name: str, file: str, **_: object) -> str | None:
+        asked.append((name, file))
+        return str(stops / file) if name == "somebody/model" else None
+
+    monkeypatch.setattr(transformers.utils, "cached_file", cached_file)
+    by_name = ChatFormat.from_pretrained("somebody/model", CHATML)
+    assert asked == [("somebody/model", "generation_config.json")]
+    assert by_name.fingerprint == ChatFormat.from_pretrained(stops, CHATML).fingerprint
+    assert ChatFormat.from_pretrained("somebody/other", CHATML).fingerprint != by_name.fingerprint
+
+
+def test_a_recipe_makes_the_format_again(builtin: ChatFormat, tiny: Callable[..., ChatFormat]) -> None:
+    given = tiny(CHATML, enable_thinking=False)
+    for chat in (builtin, tiny(CHATML), given):
+        recipe = json.loads(json.dumps(chat.recipe))
+        assert ChatFormat.from_recipe(recipe).fingerprint == chat.fingerprint
+    assert given.recipe["template_kwargs"] == {"enable_thinking": False}
+    assert builtin.recipe == {"path_or_id": "builtin"}
 
 
 def test_a_context_of_another_format_is_refused_not_warned(

@@ -133,6 +133,25 @@ def test_a_broken_trace_fails_verification(tmp_path: Path, capsys: Capture) -> N
     assert json.loads(capsys.readouterr().out)["breaches"]
 
 
+def test_a_law_that_was_not_tried_is_not_said_to_hold(tmp_path: Path, capsys: Capture) -> None:
+    assert evaluate(tmp_path, episodes=2) == 0
+    with TraceStore(tmp_path / "run", mode="r") as store:
+        episodes = list(store.episodes())
+        meta = store.meta.model_copy(update={"chat": "nowhere/gone", "recipe": {"path_or_id": "nowhere/gone"}})
+    with TraceStore(tmp_path / "moved", meta=meta) as store:
+        for episode in episodes:
+            store.begin(episode.head)
+            for turn in episode.turns:
+                store.append(turn)
+    capsys.readouterr()
+    assert main(["trace", "verify", str(tmp_path / "moved")]) == 0
+    out = capsys.readouterr().out
+    assert "law 4 was NOT tried" in out
+    assert "2 episodes are still running" in out
+    assert main(["trace", "verify", str(tmp_path / "moved"), "--chat", "builtin"]) == 0
+    assert "every law holds" in capsys.readouterr().out
+
+
 def test_a_trace_of_another_tokenizer_is_refused(tmp_path: Path, shared: Path, capsys: Capture) -> None:
     import tarfile
 

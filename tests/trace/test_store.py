@@ -25,7 +25,8 @@ from agentgym_tok.errors import (
     UnknownName,
 )
 from agentgym_tok.tokens import Context, Root, Span
-from agentgym_tok.trace import Edge, Episode, Failure, RunMeta, TraceStore, verify
+from agentgym_tok.trace import Edge, Episode, Failure, RunMeta, TraceStore, Turn, verify
+from agentgym_tok.types import Completion, Message
 
 
 def count(run: Path, query: str, shard: str = "main") -> int:
@@ -419,7 +420,7 @@ def test_a_store_does_not_survive_a_fork(make: Any, tmp_path: Path) -> None:
 
 
 def test_a_new_run_must_say_what_it_is_made_with(make: Any, tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="meta=RunMeta"):
+    with pytest.raises(TraceError, match="pass chat="):
         TraceStore(tmp_path / "new")
     with TraceStore(tmp_path / "new", meta=make.meta):
         pass
@@ -456,3 +457,21 @@ def test_an_empty_shard_of_a_dead_writer_is_passed_over(make: Any, tmp_path: Pat
         assert [len(store) for _ in range(3)] == [3, 3, 3]
         assert list(store._readers) == ["main"]
     assert verify(tmp_path).ok
+
+
+def test_a_chat_format_says_what_a_run_is_made_with(make: Any, tmp_path: Path) -> None:
+    chat = ChatFormat.builtin()
+    context = chat.open([Message("user", "hi")])
+    turn = Turn("e", 0, context, context.digest, Completion(chat.encode("yes")), Edge("fresh_prompt", None, 0))
+    with TraceStore(tmp_path / "run", chat=chat) as store:
+        store.begin(make.head("e"))
+        store.append(turn)
+    with TraceStore(tmp_path / "run", mode="r", chat=chat) as store:
+        assert (store.meta.fingerprint, store.meta.chat) == (chat.fingerprint, "builtin")
+        assert ChatFormat.from_recipe(store.meta.recipe).fingerprint == chat.fingerprint
+        assert store.tokens()[int(turn.completion.ids_T[0])] == chat.token_text(int(turn.completion.ids_T[0]))
+    with pytest.raises(FingerprintMismatch):
+        TraceStore(tmp_path / "other", chat=chat, meta=make.meta)
+    assert not (tmp_path / "other").exists()
+    with pytest.raises(TraceError, match="pass chat="):
+        TraceStore(tmp_path / "none")

@@ -164,7 +164,8 @@ def _message(message: Mapping[str, Any]) -> Message:
     content = message.get("content")
     if isinstance(content, list):
         content = "".join(part.get("text", "") for part in content)
-    return Message.of({**message, "content": content, "trusted": message["role"] in ("system", "developer")})
+    said = Message.of({**message, "content": content})
+    return replace(said, trusted=said.role in ("system", "developer"))
 
 
 def _edit(
