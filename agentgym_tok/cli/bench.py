@@ -1,7 +1,5 @@
 """`agentgym-tok bench WORLD`: how fast a world is, from its engine to token ids, and beside the stock engine."""
 
-import json
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -12,10 +10,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 from pydantic_settings import CliPositionalArg
-from rich.table import Table
 
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.figures import report
 from agentgym_tok.cli.worlds import chat_format
 from agentgym_tok.config import Config
 from agentgym_tok.envs.alfworld import ALFWorldEngine
@@ -69,16 +66,7 @@ def run(options: Options) -> int:
             figures[f"{options.against} steps/s"] = steps
             figures[f"{options.against} reset, us"] = 1e6 / resets
             figures["engine steps, times the stock engine's"] = figures["engine steps/s"] / steps
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    table = Table(title=f"{options.world} {source} {options.split}, CPU time, load {load:.1f}", title_justify="left")
-    table.add_column("figure")
-    table.add_column("value", justify="right")
-    for figure, value in figures.items():
-        table.add_row(figure, f"{value:,.0f}" if value >= 100 else f"{value:.3g}")
-    show(table)
-    if options.out is not None:
-        written = {"config": options.model_dump(mode="json"), "load": load, "figures": figures}
-        Path(options.out).write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    report(f"{options.world} {source} {options.split}, CPU time", figures, options, options.out)
     return 0
 
 

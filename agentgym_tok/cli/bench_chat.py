@@ -1,6 +1,5 @@
 """`agentgym-tok bench chat`: what the contexts of a long conversation cost, beside rendering it anew each turn."""
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +9,10 @@ from unittest import mock
 
 import numpy as np
 from pydantic import Field
-from rich.table import Table
 
 from agentgym_tok.chat import ChatFormat, Refusal
 from agentgym_tok.chat.tokenizer import Tokenizer
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.figures import report
 from agentgym_tok.cli.worlds import chat_format
 from agentgym_tok.config import Config
 from agentgym_tok.errors import ChatError
@@ -56,15 +54,7 @@ def run(options: Options) -> int:
     """Measure and print; return 0."""
     chat = chat_format(options.chat)
     figures = measure(chat, options.turns, options.tokens)
-    table = Table(title=f"{Path(options.chat).name}, {options.turns} turns", title_justify="left")
-    table.add_column("figure")
-    table.add_column("value", justify="right")
-    for name, value in figures.items():
-        table.add_row(name, f"{value:,.0f}" if value >= 100 else f"{value:.3g}")
-    show(table)
-    if options.out is not None:
-        written = {"config": options.model_dump(mode="json"), "figures": figures}
-        Path(options.out).write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    report(f"{Path(options.chat).name}, {options.turns} turns", figures, options, options.out)
     return 0
 
 

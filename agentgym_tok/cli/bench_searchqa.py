@@ -1,15 +1,13 @@
 """`agentgym-tok bench searchqa`: how fast a retriever answers, and how many gold passages it finds."""
 
-import json
-import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 from rich.table import Table
 
+from agentgym_tok.cli.figures import load_average, write_figures
 from agentgym_tok.cli.tables import show
 from agentgym_tok.config import Config
 from agentgym_tok.envs.searchqa import Corpus, Retriever, open_retriever
@@ -45,7 +43,7 @@ def run(options: Options) -> int:
         ConfigError: Only one of questions and corpus is given.
     """
     questions, corpus = _sources(options)
-    table = Table(title=f"{len(questions)} questions, k={options.k}, load {_load():.1f}", title_justify="left")
+    table = Table(title=f"{len(questions)} questions, k={options.k}, load {load_average():.1f}", title_justify="left")
     table.add_column("retriever")
     for heading in ("ready, s", "queries/s", f"in batches of {options.batch}"):
         table.add_column(heading, justify="right")
@@ -57,9 +55,7 @@ def run(options: Options) -> int:
         found = figures[name] = _measure(name, corpus, questions, names, options)
         table.add_row(name, *(f"{figure:,.0f}" if figure >= 100 else f"{figure:.3g}" for figure in found.values()))
     show(table)
-    if options.out is not None:
-        written = {"config": options.model_dump(mode="json"), "load": _load(), "figures": figures}
-        Path(options.out).write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    write_figures(options.out, options, {"load": load_average(), "figures": figures})
     return 0
 
 
@@ -115,7 +111,3 @@ def _rate(retriever: Retriever, queries: Sequence[str], batch: int, options: Opt
         retriever.search(asked, options.k)
         done += len(asked)
     return done / spent
-
-
-def _load() -> float:
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import sqlite3
 import tempfile
 import time
@@ -15,6 +14,7 @@ from pydantic import Field
 from rich.table import Table
 
 from agentgym_tok.chat import ChatFormat
+from agentgym_tok.cli.figures import load_average, write_figures
 from agentgym_tok.cli.tables import show
 from agentgym_tok.cli.worlds import chat_format
 from agentgym_tok.config import Config
@@ -55,7 +55,7 @@ def run(options: Options) -> int:
     """Measure and print; return 0."""
     chat = chat_format(options.chat)
     pool = _Pool(chat, _prose() if options.text == "prose" else _world())
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
+    load = load_average()
     measured: dict[str, dict[str, float]] = {}
     tables: dict[str, dict[str, dict[str, int]]] = {}
     for new in options.new_ids:
@@ -73,9 +73,7 @@ def run(options: Options) -> int:
     show(table)
     for name, found in tables.items():
         _show_tables(name, found)
-    if options.out is not None:
-        written = {"config": options.model_dump(mode="json"), "load": load, "figures": measured, "tables": tables}
-        Path(options.out).write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    write_figures(options.out, options, {"load": load, "figures": measured, "tables": tables})
     return 0
 
 

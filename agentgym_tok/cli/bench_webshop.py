@@ -1,7 +1,5 @@
 """`agentgym-tok bench webshop`: steps, resets, searches and memory of the shop."""
 
-import json
-import os
 import pickle
 import statistics
 import tempfile
@@ -13,10 +11,9 @@ from typing import TypeVar
 
 import numpy as np
 from pydantic import Field
-from rich.table import Table
 
+from agentgym_tok.cli.figures import report
 from agentgym_tok.cli.progress import Amounts
-from agentgym_tok.cli.tables import show
 from agentgym_tok.config import Config
 from agentgym_tok.envs.webshop.data import open_shop, prepare
 from agentgym_tok.envs.webshop.engine import WebShopEngine
@@ -52,16 +49,7 @@ def run(options: Options) -> int:
     figures = _small()
     if options.products is not None:
         figures |= _large(options.products, options.folder)
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    table = Table(title=f"webshop, CPU time, load {load:.1f}", title_justify="left")
-    table.add_column("figure")
-    table.add_column("value", justify="right")
-    for figure, value in figures.items():
-        table.add_row(figure, f"{value:,.0f}" if value >= 100 else f"{value:.3g}")
-    show(table)
-    if options.out is not None:
-        written = {"config": options.model_dump(mode="json"), "load": load, "figures": figures}
-        Path(options.out).write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    report("webshop, CPU time", figures, options, options.out)
     return 0
 
 

@@ -12,7 +12,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym_tok.envs.webshop.columns import Columns, Rows, load_columns, new_folder, save_columns
+from agentgym_tok.envs.cache import new_folder
+from agentgym_tok.envs.webshop.columns import Columns, Rows, load_columns, save_columns
 from agentgym_tok.envs.webshop.digests import file_digest
 from agentgym_tok.envs.webshop.lookup.search import MOST_HITS, Search
 from agentgym_tok.envs.webshop.products import FileNames, Product, read_products

@@ -1,10 +1,7 @@
 """Arrays that stand in memory, or in a folder from which all processes of a machine map them."""
 
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,7 +10,7 @@ from numpy.typing import NDArray
 
 from agentgym_tok.errors import DataCorrupt, DataMissing
 
-__all__ = ["Columns", "Rows", "load_columns", "new_folder", "save_columns"]
+__all__ = ["Columns", "Rows", "load_columns", "save_columns"]
 
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
 """Arrays by name; the name of a column is that of its file."""
@@ -42,30 +39,6 @@ class Rows:
             raise IndexError(index)
         start = int(self.ends[index - 1]) if index else 0
         return self.data[start : int(self.ends[index])].tobytes()
-
-
-@contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """Make a folder that appears under its name only when it is complete.
-
-    Args:
-        target: The folder. Where another process has made it first, that one stays.
-
-    Yields:
-        The folder to fill; it is removed where filling it fails.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        yield work
-        work.chmod(0o755)
-        try:
-            work.rename(target)
-        except OSError:
-            if not target.is_dir():
-                raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def save_columns(folder: Path, columns: Columns, about: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from agentgym_tok.envs.cache import cache_folder
 from agentgym_tok.envs.webshop.catalogue import Catalogue
 from agentgym_tok.envs.webshop.drawn import GoalKind
 from agentgym_tok.envs.webshop.generated.shop import SOURCE as SYNTH
@@ -17,7 +18,7 @@ from agentgym_tok.envs.webshop.raw import iterate_rows
 from agentgym_tok.envs.webshop.shop import Shop
 from agentgym_tok.errors import ConfigError, DataMissing
 
-__all__ = ["OFFICIAL", "Prepared", "cache_folder", "open_shop", "prepare", "prepared_folder"]
+__all__ = ["OFFICIAL", "Prepared", "open_shop", "prepare", "prepared_folder"]
 
 OFFICIAL = "WebShop"
 """The name every score on the official products carries."""
@@ -45,11 +46,6 @@ class Prepared(NamedTuple):
     nouns: str | None
 
 
-def cache_folder() -> Path:
-    """Return where data is prepared that no folder is named for: below `AGENTGYM_TOK_CACHE`, or the user's cache."""
-    return Path(os.environ.get("AGENTGYM_TOK_CACHE") or "~/.cache/agentgym_tok").expanduser() / "webshop"
-
-
 def prepare(
     items: str | Path,
     attributes: str | Path,
@@ -68,7 +64,7 @@ def prepare(
         items: `items_shuffle*.json`.
         attributes: `items_ins*.json`.
         human: `items_human_ins.json`, for human goals.
-        folder: Where the prepared folder will stand; by default `cache_folder()`.
+        folder: Where the prepared folder will stand; by default `cache_folder("webshop")`.
         nouns: Nouns that somebody else has tagged, in the form of `TitleNouns.save`.
         progress: Called while it goes on.
 
@@ -83,7 +79,7 @@ def prepare(
         items,
         attributes,
         human,
-        cache=Path(folder or cache_folder()),
+        cache=Path(folder or cache_folder("webshop")),
         source=SYNTH if generated else OFFICIAL,
         progress=lambda done, total: progress("products", done, total),
     )
@@ -117,13 +113,13 @@ def prepared_folder(data: str | Path | None = None) -> Path:
 
     Args:
         data: The prepared folder, or one that holds a single such folder; None reads the variable `WEBSHOP_DATA`, and
-            without it takes `cache_folder()`.
+            without it takes `cache_folder("webshop")`.
 
     Raises:
         DataMissing: Nothing was prepared there.
         ConfigError: There are several to choose from.
     """
-    folder = Path(data or os.environ.get("WEBSHOP_DATA") or cache_folder()).expanduser()
+    folder = Path(data or os.environ.get("WEBSHOP_DATA") or cache_folder("webshop")).expanduser()
     about = "about.json"
     if (folder / about).is_file():
         return folder

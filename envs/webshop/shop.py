@@ -8,8 +8,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym_tok.envs.cache import new_folder
 from agentgym_tok.envs.webshop.catalogue import Catalogue
-from agentgym_tok.envs.webshop.columns import load_columns, new_folder, save_columns
+from agentgym_tok.envs.webshop.columns import load_columns, save_columns
 from agentgym_tok.envs.webshop.drawn import DrawnGoals, GoalKind, draw_goals, draw_prices, shuffled
 from agentgym_tok.envs.webshop.goals import Goal
 from agentgym_tok.envs.webshop.nouns import TitleNouns

@@ -10,8 +10,8 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym_tok.envs.cache import publish
 from agentgym_tok.envs.searchqa.retrieval.corpus import Corpus, Progress, Source, as_corpus
-from agentgym_tok.envs.searchqa.retrieval.folders import publish
 from agentgym_tok.envs.searchqa.retrieval.passage import Passage
 from agentgym_tok.envs.searchqa.retrieval.retriever import BaseRetriever
 from agentgym_tok.envs.searchqa.retrieval.words import words

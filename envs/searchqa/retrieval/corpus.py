@@ -11,8 +11,8 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym_tok.envs.cache import cache_folder, publish
 from agentgym_tok.envs.searchqa.retrieval.documents import read_passages
-from agentgym_tok.envs.searchqa.retrieval.folders import cache_folder, publish
 from agentgym_tok.envs.searchqa.retrieval.passage import Passage
 from agentgym_tok.errors import DataCorrupt, DataMissing
 
@@ -55,7 +55,7 @@ class Corpus(Sequence[Passage]):
         Raises:
             DataCorrupt: There are none, or two have the same id.
         """
-        return cls(publish(cache_folder(cache), partial(_write, passages, progress=progress)))
+        return cls(publish(cache_folder("searchqa", cache), partial(_write, passages, progress=progress)))
 
     @classmethod
     def read(cls, *files: str | Path, cache: str | Path | None = None, progress: Progress | None = None) -> "Corpus":
@@ -70,7 +70,7 @@ class Corpus(Sequence[Passage]):
             DataMissing: A file is not there.
             DataCorrupt: A row is no passage, or two have the same id.
         """
-        above, name = cache_folder(cache), _digest(files)
+        above, name = cache_folder("searchqa", cache), _digest(files)
         if not (above / name).is_dir():
 
             def fill(work: Path) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from agentgym_tok.envs.cache import publish
 from agentgym_tok.envs.searchqa.retrieval.corpus import Corpus, Progress, Source, as_corpus
-from agentgym_tok.envs.searchqa.retrieval.folders import publish
 from agentgym_tok.envs.searchqa.retrieval.passage import Passage
 from agentgym_tok.envs.searchqa.retrieval.retriever import BaseRetriever
 from agentgym_tok.envs.searchqa.retrieval.words import words

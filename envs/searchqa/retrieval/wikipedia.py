@@ -14,9 +14,9 @@ from bs4 import BeautifulSoup
 from pydantic import ConfigDict, ValidationError
 
 from agentgym_tok.config import Config
+from agentgym_tok.envs.cache import cache_folder
 from agentgym_tok.envs.searchqa.retrieval.calls import Caller
 from agentgym_tok.envs.searchqa.retrieval.fetch import Fetcher
-from agentgym_tok.envs.searchqa.retrieval.folders import cache_folder
 from agentgym_tok.envs.searchqa.retrieval.passage import Passage
 from agentgym_tok.envs.searchqa.retrieval.retriever import BaseRetriever
 from agentgym_tok.errors import ConfigError, WorldError
@@ -78,7 +78,7 @@ class WikipediaRetriever(BaseRetriever):
             user_agent=user_agent,
         )
         self._site, self._most_characters = site.rstrip("/"), most_characters
-        self._pages = cache_folder(cache) / "pages"
+        self._pages = cache_folder("searchqa", cache) / "pages"
         self._fetcher = Fetcher(
             () if mirror else (host,),
             user_agent=user_agent,

@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
+from agentgym_tok.envs.cache import new_folder
 from agentgym_tok.envs.draws import Draws
 from agentgym_tok.envs.webshop.catalogue import Catalogue
-from agentgym_tok.envs.webshop.columns import new_folder
 from agentgym_tok.envs.webshop.drawn import GoalKind
 from agentgym_tok.envs.webshop.generated.goods import FAMILY, family
 from agentgym_tok.envs.webshop.generated.rows import MOST_ROWS, SynthRow, synth_row

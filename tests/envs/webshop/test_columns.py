@@ -4,7 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentgym_tok.envs.webshop.columns import Rows, load_columns, new_folder, save_columns
+from agentgym_tok.envs.cache import new_folder
+from agentgym_tok.envs.webshop.columns import Rows, load_columns, save_columns
 from agentgym_tok.errors import DataCorrupt, DataMissing
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from agentgym_tok.envs.cache import cache_folder
 from agentgym_tok.envs.webshop import TitleNouns, WebShopEngine
-from agentgym_tok.envs.webshop.data import OFFICIAL, cache_folder, open_shop, prepare, prepared_folder
+from agentgym_tok.envs.webshop.data import OFFICIAL, open_shop, prepare, prepared_folder
 from agentgym_tok.envs.webshop.generated.shop import write_synth
 from agentgym_tok.errors import ConfigError, DataCorrupt, DataMissing, MissingExtra
 
@@ -138,7 +139,7 @@ def test_a_file_that_holds_no_products_is_refused(files: list[Path], tmp_path: P
 def test_data_is_looked_for_where_variables_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTGYM_TOK_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("WEBSHOP_DATA", raising=False)
-    assert cache_folder() == tmp_path / "cache" / "webshop"
+    assert cache_folder("webshop") == tmp_path / "cache" / "webshop"
     with pytest.raises(DataMissing, match=str(tmp_path / "cache")):
         prepared_folder()
     done = prepare(*write_synth(tmp_path / "raw", 12))
