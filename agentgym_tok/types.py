@@ -231,8 +231,9 @@ class Request:
         ids_T: int32 [T], the whole context, ending in the generation prompt.
         sampling: The parameters in force.
         seed: Seed of this request alone; a deterministic policy answers equal requests and seeds with equal ids.
-        conversation: Key of the engine's cache: turns of one conversation share it.
-        deadline: Unix time in seconds after which the answer is worthless; None waits.
+        conversation: The same for all turns of one conversation: a key for engines that keep a cache. `hf:` keeps none.
+        deadline: Unix time in seconds after which the answer is worthless; None waits. The harness sets none, and `hf:`
+            does not look at it.
         info: What the environment tells experts (`expert`, `admissible`); policies that learn never see it.
     """
 
@@ -312,6 +313,12 @@ class Completion:
 
     def _check_evidence(self) -> None:
         where, length = f"completion of {self.engine or 'a policy'}", len(self.ids_T)
+        end = 0
+        for version, first, last in self.weight_versions:
+            if not end <= first <= last <= length:
+                got, expected = f"{version!r} from {first} to {last}", f"runs in order, within {length} ids"
+                raise PolicyError("the weight versions do not fit", where=where, got=got, expected=expected)
+            end = last
         if self.support is not None and len(self.support.counts_T) != length:
             got = f"{len(self.support.counts_T)} counts for {length} ids"
             raise PolicyError(
@@ -354,8 +361,11 @@ class Policy(Protocol):
     wants_info: bool
     """The policy is an expert and reads `Request.info`."""
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer a batch, in order."""
+    def generate(self, requests: Sequence[Request]) -> Sequence[Completion | Exception]:
+        """Answer a batch, in order; an exception in a turn's place says why there is none.
+
+        Whoever raises says that no turn was drawn: a harness then asks again, one request at a time.
+        """
         ...
 
     def stream(self, request: Request) -> AsyncIterator[Delta]:

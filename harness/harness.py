@@ -1,25 +1,33 @@
 """The loop that drives a policy through worlds."""
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import gymnasium as gym
+import numpy as np
 
 from agentgym_tok.chat import ChatFormat
+from agentgym_tok.envs.recording import new_episode_id
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import CloneUnsupported, ConfigError, DataMissing, UnknownName
-from agentgym_tok.harness.rollout import Rollout, start_failure
+from agentgym_tok.errors import (
+    ConfigError,
+    DataMissing,
+    FingerprintMismatch,
+    PolicyError,
+    TraceError,
+    UnknownName,
+    unknown_name,
+)
+from agentgym_tok.harness.rollout import Rollout, failed_start
+from agentgym_tok.harness.starts import Starts, TokenGym
 from agentgym_tok.policies import load_policy
 from agentgym_tok.seeds import derive_seed
-from agentgym_tok.tokens import Ids
-from agentgym_tok.trace import Episode, TraceStore
+from agentgym_tok.tokens import TURN_ORIGINS
+from agentgym_tok.trace import Episode, EpisodeHead, TraceStore
 from agentgym_tok.types import Completion, Policy, Request, Sampling
 
 __all__ = ["Harness"]
-
-TokenGym = gym.Env[Ids, Ids]
 
 
 class Harness:
@@ -30,6 +38,9 @@ class Harness:
         chat: Must be the environments' own format.
         store: Where turns go; None keeps them in the returned episodes only.
         sampling: How turns are drawn.
+
+    Raises:
+        FingerprintMismatch: The policy says that it knows the ids of another chat format.
     """
 
     def __init__(
@@ -44,9 +55,18 @@ class Harness:
         self.chat = chat
         self.store = store
         self.sampling = sampling or Sampling()
+        known = getattr(self.policy, "fingerprint", chat.fingerprint)
+        if known != chat.fingerprint:
+            raise FingerprintMismatch(
+                "the policy knows the ids of another chat format",
+                where=f"Harness, policy {self.policy.name}",
+                got=str(known)[:16],
+                expected=f"{chat.fingerprint[:16]} ({chat.reference})",
+                fix="make the policy, the environments and the harness with the same ChatFormat",
+            )
 
     def run(self, env: TokenGym, seed: int = 0, task: str | int | None = None) -> Episode:
-        """Play one episode.
+        """Play one episode, a group of its own.
 
         Args:
             env: A token environment.
@@ -54,17 +74,24 @@ class Harness:
             task: The task's id or index.
 
         Returns:
-            The episode; one that failed says at which boundary.
+            The episode; one that failed, even to start, says at which boundary.
 
         Raises:
             ConfigError: The environment is no token environment of this chat format.
             UnknownName: There is no such task.
+            TraceError: The store cannot take the episode, which is then left as abandoned.
         """
-        self._check(env)
-        _, info = env.reset(seed=seed, options=None if task is None else {"task": task})
-        rollout = self._rollout(env, info, seed)
-        while rollout.running:
-            self._advance([rollout])
+        tokens = self._check(env)
+        head = EpisodeHead(new_episode_id(), _task_id(tokens, task, seed), tokens.engine.source, seed=seed)
+        rollout = self._begin(head, lambda: (env, env.reset(seed=seed, options={"task": head.task})[1]))
+        if isinstance(rollout, Episode):
+            return rollout
+        try:
+            while rollout.running:
+                self._advance([rollout])
+        finally:
+            if rollout.running:
+                rollout.abandon()
         return rollout.episode()
 
     def run_many(
@@ -80,42 +107,51 @@ class Harness:
         """Play many episodes at once; the policy answers all of them in one batch a round.
 
         Each task is reset once, and its group starts from clones of that one start; a world that cannot be cloned is
-        reset once for each member instead.
+        reset once for each member instead. A task that stands in `tasks` again is another group, with a seed of its
+        own that derives from the run's.
+
+        What ends the call early, such as Ctrl-C, ends every episode in flight as abandoned.
 
         Args:
             make_env: Makes a token environment.
             tasks: Ids or indexes of tasks.
             group_size: Rollouts of each task.
             concurrency: Most episodes in flight.
-            seed: Seed of the run.
+            seed: Seed of the run. The same seed draws the same turns again, so one store takes each task with each
+                seed once: give each iteration of a training loop a seed of its own.
             on_episode: Called with each episode when it ends.
 
         Returns:
             The episodes: those of a task together, in the order of the tasks, whatever ended first.
 
         Raises:
-            ConfigError: A number is not positive, or an environment does not fit.
+            ConfigError: A number is not positive, an environment does not fit, or the store holds one of the groups.
+            UnknownName: There is no such task.
+            TraceError: The store cannot take a turn.
         """
         if group_size < 1 or concurrency < 1:
             got = f"{group_size=}, {concurrency=}"
             raise ConfigError("groups and concurrency are at least 1", where="Harness.run_many", got=got)
-        starts = _Starts(self, make_env, seed)
-        waiting = deque(_Slot(task, replica) for task in tasks for replica in range(group_size))
-        slots = list(waiting)
-        flying: list[_Slot] = []
-        try:
-            while waiting or flying:
-                while waiting and len(flying) < concurrency:
-                    slot = waiting.popleft()
-                    slot.begin(starts)
-                    flying.append(slot)
-                self._advance([slot.rollout for slot in flying if slot.rollout is not None and slot.rollout.running])
-                for slot in [slot for slot in flying if slot.settle(starts)]:
-                    flying.remove(slot)
-                    if on_episode is not None and slot.episode is not None:
-                        on_episode(slot.episode)
-        finally:
-            starts.close()
+        with Starts(make_env, self._check) as starts:
+            ids = [_task_id(starts.tokens, task, seed) for task in tasks]
+            slots = [_Slot(*group, replica) for group in _groups(ids, seed) for replica in range(group_size)]
+            self._refuse_repeated(slots)
+            waiting = deque(slots)
+            flying: list[_Slot] = []
+            try:
+                while waiting or flying:
+                    while waiting and len(flying) < concurrency:
+                        flying.append(waiting.popleft())
+                        self._take_off(flying[-1], starts)
+                    self._advance([slot.rollout for slot in flying if slot.rollout is not None])
+                    for slot in [slot for slot in flying if slot.settle(starts)]:
+                        flying.remove(slot)
+                        if on_episode is not None and slot.episode is not None:
+                            on_episode(slot.episode)
+            finally:
+                for slot in flying:
+                    if slot.rollout is not None and slot.rollout.running:
+                        slot.rollout.abandon()
         return [slot.episode for slot in slots if slot.episode is not None]
 
     def _check(self, env: TokenGym) -> TokenEnv:
@@ -130,117 +166,127 @@ class Harness:
             )
         return tokens
 
-    def _rollout(
-        self, env: TokenGym, info: dict[str, Any], seed: int, *, group_id: str = "", replica: int = 0
-    ) -> Rollout:
+    def _refuse_repeated(self, slots: "Sequence[_Slot]") -> None:
+        """Refuse groups that the store holds: their samples would be drawn once more, and count twice."""
+        if self.store is None:
+            return
+        stored = {head.group_id for head, _ in self.store.heads()}
+        slot = next((slot for slot in slots if slot.group_id in stored), None)
+        if slot is not None:
+            raise ConfigError(
+                "the store holds this task with this seed already",
+                where="Harness.run_many",
+                got=f"task {slot.task}, seed {slot.seed}, group {slot.group_id}",
+                expected="groups that are new in the store",
+                fix="pass another seed to each call, or open another store",
+            )
+
+    def _take_off(self, slot: "_Slot", starts: Starts) -> None:
+        source = starts.tokens.engine.source
+        head = EpisodeHead(new_episode_id(), slot.task, source, slot.group_id, slot.replica, slot.seed)
+        begun = self._begin(head, lambda: starts.start(slot.task, slot.seed, again=slot.replica > 0))
+        if isinstance(begun, Rollout):
+            slot.rollout = begun
+        else:
+            slot.episode = begun
+
+    def _begin(self, head: EpisodeHead, start: Callable[[], tuple[TokenGym, dict[str, Any]]]) -> Rollout | Episode:
+        """Return a rollout that awaits its first turn, or the record of a world that did not start."""
+        try:
+            env, info = start()
+        except (UnknownName, ConfigError, DataMissing, TraceError):
+            raise  # a mistake of the caller, or no store: the same for every episode
+        except Exception as error:  # noqa: BLE001  # whatever a world raises is a record
+            return failed_start(head, error, self.store)
         return Rollout(
             env,
             info,
+            replace(head, task=info["task"]),
             sampling=self.sampling,
-            run_seed=seed,
-            group_id=group_id,
-            replica=replica,
             hints=self.policy.wants_info,
             store=self.store,
         )
 
     def _advance(self, rollouts: Sequence[Rollout]) -> None:
         """Give each rollout its next turn."""
-        if not rollouts:
-            return
-        requests = [rollout.ask() for rollout in rollouts]
-        for rollout, answer in zip(rollouts, self._generate(requests), strict=True):
-            if isinstance(answer, Completion):
-                rollout.answer(answer)
-            else:
-                rollout.fail(answer)
+        asked = [(rollout, request) for rollout in rollouts if (request := rollout.ask()) is not None]
+        if asked:
+            self._collect(asked)
+        for rollout, _ in asked:
+            rollout.proceed()
 
-    def _generate(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+    def _collect(self, asked: Sequence[tuple[Rollout, Request]]) -> None:
+        """Let each rollout receive its turn, or why there is none."""
         try:
-            return list(self.policy.generate(requests))
+            answers: object = self.policy.generate([request for _, request in asked])
         except Exception as error:  # noqa: BLE001  # an engine may raise anything; it costs an episode, not the batch
-            if len(requests) == 1:
-                return [error]
-        # Somewhere in the batch stands the request that failed: one by one, only that one does.
-        return [answer for request in requests for answer in self._generate([request])]
+            if len(asked) == 1:
+                return asked[0][0].receive(error)
+            # Nothing was drawn, and somewhere stands the request that failed: one by one, only that one does.
+            for one in asked:
+                self._collect([one])
+            return None
+        if isinstance(answers, Sequence) and len(answers) == len(asked):
+            for (rollout, _), answer in zip(asked, answers, strict=True):
+                rollout.receive(self._turn(answer))
+            return None
+        # Which turn belongs to which context cannot be known.
+        missed = PolicyError(
+            "the policy did not answer each request",
+            where=self.policy.name,
+            got=f"{len(answers)} answers" if isinstance(answers, Sequence) else type(answers).__name__,
+            expected=f"a list of {len(asked)} answers",
+        )
+        for rollout, _ in asked:
+            rollout.receive(missed)
+        return None
+
+    def _turn(self, answer: object) -> Completion | Exception:
+        if isinstance(answer, Exception) or (isinstance(answer, Completion) and answer.origin in TURN_ORIGINS):
+            return answer
+        return PolicyError(
+            "the policy's answer is no turn",
+            where=self.policy.name,
+            got=f"origin {answer.origin!r}" if isinstance(answer, Completion) else type(answer).__name__,
+            expected=f"a Completion of origin {', '.join(sorted(TURN_ORIGINS))}, or the exception that says why not",
+        )
+
+
+def _task_id(tokens: TokenEnv, task: Any, seed: int) -> str:
+    """Return the id of a task: named, by its index, or drawn by the seed as the environment draws one."""
+    if isinstance(task, str):
+        return task
+    ids = tokens.engine.tasks()
+    if task is None:
+        return ids[int(np.random.default_rng(seed).integers(len(ids)))]
+    if not isinstance(task, (int, np.integer)) or not 0 <= task < len(ids):
+        raise unknown_name("task", task, [], where=f"Harness, of {len(ids)} tasks")
+    return ids[int(task)]
+
+
+def _groups(tasks: Iterable[str], seed: int) -> Iterator[tuple[str, int, str]]:
+    """Yield task, seed and group id of each group; a task that comes again has another seed, so that it differs."""
+    seen: Counter[str] = Counter()
+    for task in tasks:
+        own = derive_seed(seed, task, "again", seen[task]) if seen[task] else seed
+        seen[task] += 1
+        yield task, own, f"{derive_seed(own, task):016x}"
 
 
 @dataclass(slots=True)
 class _Slot:
     """One episode of a run: waiting, in flight, or done."""
 
-    task: str | int
+    task: str
+    seed: int
+    group_id: str
     replica: int
     rollout: Rollout | None = None
     episode: Episode | None = None
 
-    def begin(self, starts: "_Starts") -> None:
-        started = starts.start(self.task, self.replica)
-        if isinstance(started, Rollout):
-            self.rollout = started
-        else:
-            self.episode = started
-
-    def settle(self, starts: "_Starts") -> bool:
+    def settle(self, starts: Starts) -> bool:
         """Tell whether the episode is over, and keep it."""
         if self.rollout is not None and not self.rollout.running:
             starts.give_back(self.rollout.env)
             self.episode, self.rollout = self.rollout.episode(), None
         return self.episode is not None
-
-
-class _Starts:
-    """Start rollouts: groups of one task from clones of one reset, or in environments of their own."""
-
-    def __init__(self, harness: Harness, make_env: Callable[[], TokenGym], seed: int) -> None:
-        self._harness, self._make_env, self._seed = harness, make_env, seed
-        self._made: list[TokenGym] = []
-        self._free: list[TokenGym] = []
-        self._base = self._make()
-        # A clone is the bare environment: where somebody wrapped it, his wrappers must stay around it.
-        self._clones = self._base.unwrapped is self._base
-        self._task: str | int | None = None
-        self._info: dict[str, Any] = {}
-        if not self._clones:
-            self._free.append(self._base)
-
-    def _make(self) -> TokenGym:
-        env = self._make_env()
-        self._made.append(env)
-        self._harness._check(env)
-        return env
-
-    def start(self, task: str | int, replica: int) -> Rollout | Episode:
-        """Return a rollout that awaits its first turn, or the record of a world that did not start."""
-        try:
-            env, info = self._start(task, replica)
-        except (UnknownName, ConfigError, DataMissing):
-            raise  # a mistake of the caller, the same for every episode
-        except Exception as error:  # noqa: BLE001  # whatever a world raises is a record
-            self._task = None
-            return start_failure(str(task), error, run_seed=self._seed)
-        group_id = f"{derive_seed(self._seed, info['task']):016x}"
-        return self._harness._rollout(env, info, self._seed, group_id=group_id, replica=replica)
-
-    def _start(self, task: str | int, replica: int) -> tuple[TokenGym, dict[str, Any]]:
-        if self._clones:
-            if replica == 0 or self._task != task:
-                _, self._info = self._base.reset(seed=self._seed, options={"task": task})
-                self._task = task
-            try:
-                return self._base.clone(), self._info  # type: ignore[attr-defined]  # a bare TokenEnv
-            except CloneUnsupported:
-                self._clones = False
-                self._free.append(self._base)
-        env = self._free.pop() if self._free else self._make()
-        _, info = env.reset(seed=self._seed, options={"task": task})
-        return env, info
-
-    def give_back(self, env: TokenGym) -> None:
-        """Take back an environment whose episode is over; clones are left to themselves."""
-        if not self._clones and env in self._made:
-            self._free.append(env)
-
-    def close(self) -> None:
-        for env in self._made:
-            env.close()

@@ -3,8 +3,6 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import AgentGymTokError, PolicyError
 from agentgym_tok.tokens import Ids, as_ids
@@ -14,20 +12,35 @@ __all__ = ["BasePolicy", "CallablePolicy"]
 
 
 class BasePolicy:
-    """Stream by answering whole; engines that can do better override `stream`."""
+    """Answer one request after the other, and stream by answering whole.
+
+    A policy of one's own overrides `answer`; one that draws a batch at once overrides `generate` instead.
+    """
 
     name = "policy"
     deterministic = False
     wants_info = False
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer a batch, in order."""
+    def answer(self, request: Request) -> Completion:
+        """Answer one request; what it raises costs this turn alone."""
         raise NotImplementedError
+
+    def generate(self, requests: Sequence[Request]) -> Sequence[Completion | Exception]:
+        """Answer a batch, in order; an exception in a turn's place says why there is none."""
+        return [self._kept(request) for request in requests]
+
+    def _kept(self, request: Request) -> Completion | Exception:
+        try:
+            return self.answer(request)
+        except Exception as error:  # noqa: BLE001  # the other requests' turns are drawn, and must not be lost
+            return error
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         """Answer one request; the only piece is the whole turn."""
-        completion = self.generate([request])[0]
-        yield Delta(completion.ids_T, completion.logprobs_T, completion)
+        (answer,) = self.generate([request])
+        if isinstance(answer, Exception):
+            raise answer
+        yield Delta(answer.ids_T, answer.logprobs_T, answer)
 
 
 class CallablePolicy(BasePolicy):
@@ -35,7 +48,8 @@ class CallablePolicy(BasePolicy):
 
     The function gets the context (int32 [T], read-only) and returns the turn: ids, or a pair of ids and their
     log-probabilities in nats, or a whole `Completion`. Its ids count as sampled; without log-probabilities they are
-    kept and never trained.
+    kept and never trained. Where temperature, top-k or top-p change what is drawn from, a pair does not say which
+    log-probabilities it holds, and only a `Completion` is taken.
 
     Args:
         function: `ids -> ids`. One that takes two arguments also gets the `Request`.
@@ -53,15 +67,14 @@ class CallablePolicy(BasePolicy):
         self.deterministic = deterministic
         self._with_request = _takes_two(function)
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Call the function once for each request.
+    def answer(self, request: Request) -> Completion:
+        """Call the function.
 
         Raises:
-            PolicyError: The function raised, or returned no ids of this vocabulary.
+            PolicyError: The function raised, or returned no ids of this vocabulary, or log-probabilities of who knows
+                what.
+            InvalidLogprobs: The log-probabilities do not fit the ids.
         """
-        return [self._answer(request) for request in requests]
-
-    def _answer(self, request: Request) -> Completion:
         try:
             arguments = (request.ids_T, request) if self._with_request else (request.ids_T,)
             answer = self._function(*arguments)
@@ -72,7 +85,7 @@ class CallablePolicy(BasePolicy):
             raise PolicyError(what, where=self.name, got=str(error)) from error
         if isinstance(answer, Completion):
             return answer
-        ids, logprobs = answer if isinstance(answer, tuple) else (answer, None)
+        ids, logprobs = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
         try:
             ids_T = as_ids(ids, where=f"turn of {self.name}", vocab_size=self._chat.vocab_size)
         except AgentGymTokError as error:
@@ -82,14 +95,26 @@ class CallablePolicy(BasePolicy):
                 got=str(error),
                 expected="1-D integers, or (ids, logprobs)",
             ) from error
+        if logprobs is not None and not draws_untouched(request.sampling):
+            raise PolicyError(
+                "nobody says what the log-probabilities are of",
+                where=self.name,
+                got=f"(ids, logprobs) under {request.sampling}",
+                expected='a Completion that says logprobs="raw" or "processed"',
+            )
         return Completion(
             ids_T,
-            None if logprobs is None else np.asarray(logprobs, dtype=np.float32),
+            logprobs,
             finish_reason=finish_reason(ids_T, self._chat.stop_ids),
             logprobs="missing" if logprobs is None else "raw",
             engine=self.name,
             sampling=request.sampling,
         )
+
+
+def draws_untouched(sampling: Sampling) -> bool:
+    """Tell whether tokens are drawn from the model's own distribution, so that `raw` and `processed` are one."""
+    return sampling.temperature == 1 and sampling.top_p == 1 and sampling.top_k == 0
 
 
 def finish_reason(ids_T: Ids, stop_ids: Sequence[int]) -> FinishReason:

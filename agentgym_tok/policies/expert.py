@@ -1,6 +1,5 @@
 """Policies that know what the world knows: the expert, and random admissible commands."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,16 +26,13 @@ class ExpertPolicy(BasePolicy):
     def __init__(self, chat: ChatFormat) -> None:
         self._chat = chat
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Encode the expert's turn of each request.
+    def answer(self, request: Request) -> Completion:
+        """Encode the expert's turn.
 
         Raises:
             PolicyError: The world has no expert, or its expert knows no way on from here.
         """
-        return [
-            demonstration(self._chat, _hint(request, "expert", self.name), self.name, request.sampling)
-            for request in requests
-        ]
+        return demonstration(self._chat, _hint(request, "expert", self.name), self.name, request.sampling)
 
 
 class RandomPolicy(BasePolicy):
@@ -53,18 +49,15 @@ class RandomPolicy(BasePolicy):
     def __init__(self, chat: ChatFormat) -> None:
         self._chat = chat
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Draw one command for each request from a generator of the request's own seed.
+    def answer(self, request: Request) -> Completion:
+        """Draw a command from a generator of the request's own seed.
 
         Raises:
             PolicyError: The world lists no admissible commands.
         """
-        turns = []
-        for request in requests:
-            choices: tuple[str, ...] = _hint(request, "admissible", self.name)
-            choice = choices[int(np.random.default_rng(request.seed).integers(len(choices)))]
-            turns.append(demonstration(self._chat, choice, self.name, request.sampling))
-        return turns
+        choices: tuple[str, ...] = _hint(request, "admissible", self.name)
+        choice = choices[int(np.random.default_rng(request.seed).integers(len(choices)))]
+        return demonstration(self._chat, choice, self.name, request.sampling)
 
 
 def _hint(request: Request, name: str, policy: str) -> Any:

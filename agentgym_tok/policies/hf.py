@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.errors import ConfigError, DataMissing, MissingExtra, PolicyError
-from agentgym_tok.policies.base import BasePolicy
+from agentgym_tok.chat.tokenizer import Tokenizer
+from agentgym_tok.errors import ConfigError, DataMissing, FingerprintMismatch, MissingExtra, PolicyError
+from agentgym_tok.policies.base import BasePolicy, draws_untouched
 from agentgym_tok.types import Completion, FinishReason, LogprobKind, Request, Sampling, ScoreRequest, Scores
 
 try:
@@ -26,6 +27,17 @@ __all__ = ["HFPolicy"]
 _CHUNK = 256
 """Most ids of one scoring pass; it bounds the logits, which are this many times the vocabulary."""
 
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "spiece.model",
+    "tekken.json",
+    "vocab.json",
+    "vocab.txt",
+)
+"""A folder with none of these has no tokenizer; transformers would make an empty one up."""
+
 
 class HFPolicy(BasePolicy):
     """Sample from a causal language model of transformers, a batch at a time.
@@ -40,14 +52,17 @@ class HFPolicy(BasePolicy):
 
     Args:
         path: Folder or name of the model.
-        chat: Must be of the same tokenizer as the model.
+        chat: Its ids must be those of the model's own tokenizer. Where a folder holds none, the model must have just as
+            many.
         device: Where the model lives, such as `"cpu"` or `"cuda"`; None takes a GPU where there is one.
         batch_size: Most prompts of one forward pass.
         version: The weights' label on every token.
 
     Raises:
         DataMissing: There is no model at the path.
-        ConfigError: The model has no embedding for some id of the chat format.
+        FingerprintMismatch: An id stands for something else in the model's tokenizer, or that cannot be read.
+        ConfigError: The chat format has ids that the model does not know, or, where no tokenizer lies beside the model,
+            not as many.
     """
 
     def __init__(
@@ -78,33 +93,30 @@ class HFPolicy(BasePolicy):
         # transformers 5.2x renames the argument, and warns about the old name.
         forward = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in forward else "past_key_values"
-        rows = int(model.get_input_embeddings().weight.shape[0])
-        if rows < chat.vocab_size:
-            raise ConfigError(
-                "the chat format has ids that the model does not know",
-                where=str(path),
-                got=f"{chat.vocab_size} ids in {chat.reference!r}",
-                expected=f"at most {rows}",
-                fix="use ChatFormat.from_pretrained on the model's own folder",
-            )
+        _check_ids(path, chat, rows=int(model.get_input_embeddings().weight.shape[0]))
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer a batch, in order.
-
-        Raises:
-            PolicyError: A logit is not a number.
-        """
-        completions: list[Completion] = []
+    def generate(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        """Answer a batch, in order; where the logits of one are no numbers, a `PolicyError` stands in its place."""
+        answers: list[Completion | Exception] = []
         for start in range(0, len(requests), self._batch_size):
-            completions += self._batch(requests[start : start + self._batch_size])
-        return completions
+            answers += self._batch(requests[start : start + self._batch_size])
+        return answers
+
+    def _batch(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        rows = [_Row(request, self._limit - len(request.ids_T)) for request in requests]
+        try:
+            self._decode([row for row in rows if row.open])
+        except RuntimeError as error:
+            if len(requests) == 1:
+                return [error.with_traceback(None)]
+        else:
+            return [row.answer(self.name, self._version) for row in rows]
+        # Most often out of memory: halves of the batch may fit, and draw the same. Here, since an error that is being
+        # handled, like one that keeps its traceback, holds the memory of what failed.
+        half = len(requests) // 2
+        return [*self._batch(requests[:half]), *self._batch(requests[half:])]
 
     @torch.inference_mode()
-    def _batch(self, requests: Sequence[Request]) -> list[Completion]:
-        rows = [_Row(request, self._limit - len(request.ids_T)) for request in requests]
-        self._decode([row for row in rows if row.open])
-        return [row.completion(self.name, self._version) for row in rows]
-
     def _decode(self, rows: Sequence["_Row"]) -> None:
         if not rows:
             return  # no prompt leaves room for a token
@@ -181,6 +193,33 @@ class HFPolicy(BasePolicy):
         return Scores(_nats(raw), _nats(drawn), self._version)
 
 
+def _check_ids(path: str | Path, chat: ChatFormat, *, rows: int) -> None:
+    """Refuse a chat format whose ids mean something else to the model, whose embedding has so many rows."""
+    folder, fix = Path(path), "use ChatFormat.from_pretrained on the model's own folder"
+    alone = folder.is_dir() and not any((folder / name).is_file() for name in _TOKENIZER_FILES)
+    given = f"{chat.vocab_size} ids in {chat.reference!r}"
+    if rows < chat.vocab_size:
+        what = "the chat format has ids that the model does not know"
+        raise ConfigError(what, where=str(path), got=given, expected=f"at most {rows}", fix=fix)
+    if alone and rows > chat.vocab_size:
+        what = "the model has more ids than the chat format, and no tokenizer that says which they are"
+        raise ConfigError(what, where=str(path), got=given, expected=rows, fix="put the tokenizer beside the model")
+    if alone:
+        return
+    try:
+        own = Tokenizer(transformers.AutoTokenizer.from_pretrained(path).backend_tokenizer)
+    except Exception as error:  # broken files, and tokenizers that are not fast, come as errors of many kinds
+        got = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise FingerprintMismatch(
+            "the model's tokenizer cannot be read", where=str(path), got=got, expected=repr(chat), fix=fix
+        ) from error
+    # What every id stands for, and not the rules that cut a text: transformers rewrites those for some architectures.
+    same = own.vocab_size == chat.vocab_size and own.control_ids == chat.control_ids
+    if not same or own.token_bytes != chat.token_bytes(np.arange(chat.vocab_size, dtype=np.int32)):
+        what, expected = "the chat format has another vocabulary than the model", f"the model's {own.vocab_size} ids"
+        raise FingerprintMismatch(what, where=str(path), got=given, expected=expected, fix=fix)
+
+
 def _nats(parts: Sequence[torch.Tensor]) -> NDArray[np.float32]:
     """Join log-probabilities; rounding puts those of certain ids above zero."""
     nats_S: NDArray[np.float32] = torch.cat(list(parts)).clamp(max=0).numpy()
@@ -204,13 +243,18 @@ class _Row:
         self._finish: FinishReason = "length" if self._room == request.sampling.max_tokens else "truncated"
         self._ids: list[int] = []
         self._logprobs: list[float] = []
+        self._error: PolicyError | None = None
         self.open = self._room > 0
 
     def draw(self, logits_V: torch.Tensor, stop_ids: Sequence[int]) -> int:
         """Draw the next id, and close the turn at a stop token or its limit."""
         if not self.open:
             return 0
-        _check(logits_V, f"token {len(self._ids)} of a turn")
+        try:
+            _check(logits_V, f"token {len(self._ids)} of a turn")
+        except PolicyError as error:
+            self.open, self._error = False, error
+            return 0
         logprobs_V = processed(logits_V.cpu(), self._sampling)
         if self._sampling.temperature == 0:
             index = int(logprobs_V.argmax())
@@ -224,8 +268,10 @@ class _Row:
             self.open = False
         return index
 
-    def completion(self, engine: str, version: str) -> Completion:
-        """Return the turn."""
+    def answer(self, engine: str, version: str) -> Completion | Exception:
+        """Return the turn, or why there is none."""
+        if self._error is not None:
+            return self._error
         ids_T = np.array(self._ids, dtype=np.int32)
         kind: LogprobKind = "raw" if _is_raw(self._sampling) else "processed"
         return Completion(
@@ -240,7 +286,7 @@ class _Row:
 
 
 def _is_raw(sampling: Sampling) -> bool:
-    return sampling.temperature == 0 or (sampling.temperature == 1 and sampling.top_p == 1 and sampling.top_k == 0)
+    return sampling.temperature == 0 or draws_untouched(sampling)
 
 
 def processed(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:

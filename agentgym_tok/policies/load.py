@@ -50,6 +50,9 @@ POLICIES: dict[str, Callable[[str, ChatFormat], Policy]] = {
 }
 """Makers of policies, by the name before the colon; each gets what stands behind it, and the chat format."""
 
+_MEMBERS = ("name", "deterministic", "wants_info", "generate", "stream")
+"""What the protocol `Policy` asks for."""
+
 
 def load_policy(policy: "str | Policy | Callable[..., Any]", chat: ChatFormat) -> Policy:
     """Return the policy of a name, a policy as it is, or a callable as a policy.
@@ -60,7 +63,7 @@ def load_policy(policy: "str | Policy | Callable[..., Any]", chat: ChatFormat) -
 
     Raises:
         UnknownName: No policy has this name.
-        ConfigError: It is neither a name nor a policy nor callable.
+        ConfigError: It is neither a name nor a whole policy nor callable, or it is a class.
         MissingExtra: Its packages are not installed.
     """
     if isinstance(policy, str):
@@ -68,8 +71,25 @@ def load_policy(policy: "str | Policy | Callable[..., Any]", chat: ChatFormat) -
         if kind not in POLICIES:
             raise unknown_name("policy", policy, POLICIES, where="policy")
         return POLICIES[kind](rest, chat)
+    if isinstance(policy, type):
+        raise ConfigError(
+            "a class is no policy",
+            where="policy",
+            got=policy.__name__,
+            expected="a policy that was made",
+            fix=f"make one, such as {policy.__name__}(chat), and pass that, or name the variable that holds it",
+        )
     if isinstance(policy, Policy):
         return policy
+    if hasattr(policy, "generate"):
+        missing = [member for member in _MEMBERS if not hasattr(policy, member)]
+        raise ConfigError(
+            "the policy is not whole",
+            where="policy",
+            got=f"{type(policy).__name__} without {', '.join(missing)}",
+            expected=", ".join(_MEMBERS),
+            fix="inherit agentgym_tok.policies.BasePolicy, which has all but the answers",
+        )
     if callable(policy):
         return CallablePolicy(policy, chat)
     raise ConfigError(

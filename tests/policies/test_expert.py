@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentgym_tok import ChatFormat, Request
+from agentgym_tok import ChatFormat, Completion, Request
 from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies import ExpertPolicy, RandomPolicy
 from agentgym_tok.tokens import as_ids
@@ -16,7 +16,7 @@ def asked(seed: int, info: object = HINTS) -> Request:
 
 
 def test_the_experts_turn_is_a_demonstration_that_ends_in_a_stop_token() -> None:
-    (turn,) = ExpertPolicy(CHAT).generate([asked(0)])
+    turn = ExpertPolicy(CHAT).answer(asked(0))
     assert turn.origin == "demonstration"
     assert CHAT.decode(turn.ids_T[:-1]) == "<action>look</action>"
     assert turn.ids_T[-1] == CHAT.stop_ids[0]
@@ -24,14 +24,14 @@ def test_the_experts_turn_is_a_demonstration_that_ends_in_a_stop_token() -> None
 
 def test_random_commands_depend_on_the_seed_and_not_on_the_batch() -> None:
     policy = RandomPolicy(CHAT)
-    together = [turn.ids_T.tolist() for turn in policy.generate([asked(seed) for seed in range(20)])]
-    alone = [policy.generate([asked(seed)])[0].ids_T.tolist() for seed in range(20)]
-    assert together == alone
-    assert len({tuple(ids) for ids in together}) > 8
+    together = policy.generate([asked(seed) for seed in range(20)])
+    alone = [policy.answer(asked(seed)).ids_T.tolist() for seed in range(20)]
+    assert [turn.ids_T.tolist() for turn in together if isinstance(turn, Completion)] == alone
+    assert len({tuple(ids) for ids in alone}) > 8
 
 
 @pytest.mark.parametrize("info", [None, {}, {"expert": None, "admissible": ()}])
 def test_a_world_without_an_expert_is_named(info: object) -> None:
     for policy in (ExpertPolicy(CHAT), RandomPolicy(CHAT)):
         with pytest.raises(PolicyError, match="gives no"):
-            policy.generate([asked(0, info)])
+            policy.answer(asked(0, info))

@@ -1,6 +1,11 @@
 """A transformers model: the log-probabilities are those of the ids that were drawn, in any batch."""
 
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +15,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 transformers = pytest.importorskip("transformers", reason="the extra torch is not installed")
 
-from agentgym_tok import ChatFormat, Request, Sampling  # noqa: E402
-from agentgym_tok.errors import ConfigError, DataMissing, PolicyError  # noqa: E402
-from agentgym_tok.policies import hf  # noqa: E402
+from agentgym_tok import ChatFormat, Completion, Request, Sampling  # noqa: E402
+from agentgym_tok.errors import ConfigError, DataMissing, FingerprintMismatch, PolicyError  # noqa: E402
+from agentgym_tok.policies import hf, load_policy  # noqa: E402
 from agentgym_tok.policies.hf import HFPolicy, processed  # noqa: E402
 from agentgym_tok.tokens import as_ids  # noqa: E402
 from agentgym_tok.types import Scorer, ScoreRequest  # noqa: E402
@@ -52,6 +57,13 @@ def requests(count: int, **sampling: float) -> list[Request]:
     ]
 
 
+def turns_of(policy: HFPolicy, asked: Sequence[Request]) -> list[Completion]:
+    answers = policy.generate(asked)
+    turns = [answer for answer in answers if isinstance(answer, Completion)]
+    assert len(turns) == len(answers) == len(asked)
+    return turns
+
+
 def exact(folder: Path, request: Request, ids_T: np.ndarray) -> np.ndarray:
     """Log-probabilities by one whole forward pass, from which nothing above was computed."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
@@ -76,7 +88,7 @@ def test_log_probabilities_are_those_of_a_whole_forward_pass(
     folder: Path, policy: HFPolicy, sampling: dict[str, float], kind: str
 ) -> None:
     asked = requests(4, **sampling)
-    for request, turn in zip(asked, policy.generate(asked), strict=True):
+    for request, turn in zip(asked, turns_of(policy, asked), strict=True):
         assert turn.logprobs == kind
         assert turn.logprobs_T is not None
         np.testing.assert_allclose(turn.logprobs_T, exact(folder, request, turn.ids_T), atol=2e-4)
@@ -86,56 +98,127 @@ def test_log_probabilities_are_those_of_a_whole_forward_pass(
 
 def test_a_request_gets_the_same_ids_alone_and_in_a_batch(policy: HFPolicy) -> None:
     asked = requests(6)
-    together = policy.generate(asked)
+    together = turns_of(policy, asked)
     for request, turn in zip(asked, together, strict=True):
-        (alone,) = policy.generate([request])
+        (alone,) = turns_of(policy, [request])
         assert np.array_equal(alone.ids_T, turn.ids_T)
     small = HFPolicy.__new__(HFPolicy)
     small.__dict__ = {**policy.__dict__, "_batch_size": 2}
-    assert [turn.ids_T.tolist() for turn in small.generate(asked)] == [turn.ids_T.tolist() for turn in together]
+    assert [turn.ids_T.tolist() for turn in turns_of(small, asked)] == [turn.ids_T.tolist() for turn in together]
 
 
 def test_seeds_differ_and_repeat(policy: HFPolicy) -> None:
     ids_T = as_ids([5, 6, 7])
-    turns = [policy.generate([Request(ids_T, Sampling(max_tokens=8), seed=seed)])[0] for seed in (1, 2, 1)]
+    turns = [turns_of(policy, [Request(ids_T, Sampling(max_tokens=8), seed=seed)])[0] for seed in (1, 2, 1)]
     assert np.array_equal(turns[0].ids_T, turns[2].ids_T)
     assert not np.array_equal(turns[0].ids_T, turns[1].ids_T)
 
 
 def test_turns_end_at_stop_tokens_limits_and_the_models_room(policy: HFPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    (cut,) = policy.generate(requests(1, max_tokens=3))
+    (cut,) = turns_of(policy, requests(1, max_tokens=3))
     assert (len(cut.ids_T), cut.finish_reason) == (3, "length")
     full = Request(as_ids(np.ones(254, np.int32)), Sampling(max_tokens=50))
     over = Request(as_ids(np.ones(256, np.int32)), Sampling(max_tokens=50))
-    almost, none = policy.generate([full, over])
+    almost, none = turns_of(policy, [full, over])
     assert len(almost.ids_T) <= 2
     assert (len(none.ids_T), none.finish_reason) == (0, "truncated")
     greedy = requests(1, temperature=0)
-    first = int(policy.generate(greedy)[0].ids_T[0])
+    first = int(turns_of(policy, greedy)[0].ids_T[0])
     monkeypatch.setattr(CHAT, "stop_ids", (first,))
-    (stopped,) = policy.generate(greedy)
+    (stopped,) = turns_of(policy, greedy)
     assert (stopped.ids_T.tolist(), stopped.finish_reason) == ([first], "stop")
 
 
-def test_logits_that_are_no_numbers_are_a_policy_error(folder: Path) -> None:
-    broken = HFPolicy(folder, CHAT, device="cpu")
-    with torch.no_grad():
-        broken._model.lm_head.weight[5] = float("nan")
-    with pytest.raises(PolicyError, match="no numbers"):
-        broken.generate(requests(1))
+def test_logits_that_are_no_numbers_cost_their_own_turn(policy: HFPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = requests(3)
+    well = turns_of(policy, asked)
+    logits, passes = policy._logits, iter(range(10**6))
+
+    def broken(*given: Any, **options: Any) -> Any:
+        logits_NTV = logits(*given, **options)
+        if next(passes) == 2:
+            logits_NTV[1, -1, 7] = float("nan")
+        return logits_NTV
+
+    monkeypatch.setattr(policy, "_logits", broken)
+    first, failed, last = policy.generate(asked)
+    assert isinstance(failed, PolicyError)
+    assert "no numbers; where: token 2 of a turn" in str(failed)
+    for turn, other in ((first, well[0]), (last, well[2])):
+        assert isinstance(turn, Completion)
+        assert np.array_equal(turn.ids_T, other.ids_T)
 
 
-def test_a_missing_model_and_a_foreign_vocabulary_are_named(folder: Path, tmp_path: Path) -> None:
+def test_a_batch_that_does_not_fit_is_halved(policy: HFPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = requests(5)
+    well = turns_of(policy, asked)
+    decode, sizes = policy._decode, []
+
+    def narrow(rows: Any) -> None:
+        sizes.append(len(rows))
+        if len(rows) > 2 or any(row.request is asked[4] for row in rows):
+            raise RuntimeError("out of memory")
+        decode(rows)
+
+    monkeypatch.setattr(policy, "_decode", narrow)
+    *turns, failed = policy.generate(asked)
+    assert sizes == [5, 2, 3, 1, 2, 1, 1]
+    assert str(failed) == "out of memory"
+    for turn, other in zip(turns, well, strict=False):
+        assert isinstance(turn, Completion)
+        assert np.array_equal(turn.ids_T, other.ids_T)
+
+
+def tiny(path: Path, vocab_size: int) -> Path:
+    config = transformers.Qwen2Config(
+        vocab_size=vocab_size, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
+    )
+    transformers.Qwen2ForCausalLM(config).save_pretrained(path)
+    return path
+
+
+def test_a_missing_model_and_a_foreign_vocabulary_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataMissing, match="no model"):
         HFPolicy(tmp_path, CHAT)
-    small = transformers.Qwen2ForCausalLM(
-        transformers.Qwen2Config(
-            vocab_size=10, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
-        )
-    )
-    small.save_pretrained(tmp_path / "small")
     with pytest.raises(ConfigError, match="does not know"):
-        HFPolicy(tmp_path / "small", CHAT)
+        HFPolicy(tiny(tmp_path / "small", 10), CHAT)
+    with pytest.raises(ConfigError, match=r"more ids than the chat format, and no tokenizer"):
+        HFPolicy(tiny(tmp_path / "large", CHAT.vocab_size + 1), CHAT)
+
+
+def with_tokenizer(path: Path, text: str) -> Path:
+    (path / "tokenizer.json").write_text(text, encoding="utf-8")
+    (path / "tokenizer_config.json").write_text('{"tokenizer_class": "TokenizersBackend"}', encoding="utf-8")
+    return path
+
+
+def test_a_model_takes_the_ids_of_its_own_tokenizer_only(tmp_path: Path) -> None:
+    text = (resources.files("agentgym_tok.chat") / "builtin" / "tokenizer.json").read_text(encoding="utf-8")
+    path = with_tokenizer(tiny(tmp_path / "model", CHAT.vocab_size + 64), text)
+    assert HFPolicy(path, CHAT, device="cpu").fingerprint == CHAT.fingerprint  # an embedding may have more rows
+    rules = json.loads(text)
+    vocabulary = rules["model"]["vocab"]
+    first, second = list(vocabulary)[300:302]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    with pytest.raises(FingerprintMismatch, match=r"another vocabulary than the model; .*next: use ChatFormat.from_"):
+        HFPolicy(with_tokenizer(path, json.dumps(rules)), CHAT)
+    rules = json.loads(text)
+    rules["added_tokens"].pop()
+    with pytest.raises(FingerprintMismatch, match=r"another vocabulary"):  # the same ids, but one is no control token
+        HFPolicy(with_tokenizer(path, json.dumps(rules)), CHAT)
+    with pytest.raises(FingerprintMismatch, match="cannot be read"):
+        HFPolicy(with_tokenizer(path, "{}"), CHAT)
+
+
+def test_the_builtin_format_is_not_that_of_a_real_model(
+    unpack: Callable[[str], Path], qwen2_5: ChatFormat, tmp_path: Path
+) -> None:
+    path = tiny(tmp_path / "model", 151_936)
+    for file in unpack("qwen2_5").iterdir():
+        shutil.copy(file, path)
+    assert HFPolicy(path, qwen2_5, device="cpu").fingerprint == qwen2_5.fingerprint
+    with pytest.raises(FingerprintMismatch, match=r"another vocabulary than the model; .*got: 4096 ids in 'builtin'"):
+        load_policy(f"hf:{path}", CHAT)
 
 
 SAMPLINGS = (

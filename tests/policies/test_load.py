@@ -1,5 +1,6 @@
 """Policies by name, by value, and by callable."""
 
+import asyncio
 import sys
 import types
 from typing import Any
@@ -7,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentgym_tok import ChatFormat, Completion, Policy, Request
-from agentgym_tok.errors import ConfigError, PolicyError, UnknownName
-from agentgym_tok.policies import CallablePolicy, ExpertPolicy, load_policy
+from agentgym_tok import ChatFormat, Completion, Policy, Request, Sampling
+from agentgym_tok.errors import ConfigError, InvalidLogprobs, PolicyError, UnknownName
+from agentgym_tok.policies import BasePolicy, CallablePolicy, ExpertPolicy, load_policy
 from agentgym_tok.tokens import as_ids
 
 CHAT = ChatFormat.builtin()
@@ -39,26 +40,83 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         load_policy(17, CHAT)  # type: ignore[arg-type]
 
 
-def test_python_policies_are_functions_policies_or_classes_of_a_module(module: types.ModuleType) -> None:
+def test_python_policies_are_functions_or_policies_of_a_module(module: types.ModuleType) -> None:
     module.act = lambda ids_T: ids_T[:1]  # type: ignore[attr-defined]
     module.made = ExpertPolicy(CHAT)  # type: ignore[attr-defined]
-    assert load_policy("python:some_agent:act", CHAT).generate([ASKED])[0].ids_T.tolist() == [1]
+    (turn,) = load_policy("python:some_agent:act", CHAT).generate([ASKED])
+    assert isinstance(turn, Completion)
+    assert turn.ids_T.tolist() == [1]
     assert load_policy("python:some_agent:made", CHAT) is module.made
     for wrong in ("python:some_agent", "python:some_agent:missing", "python:no_such_module:act", "python::"):
         with pytest.raises(ConfigError):
             load_policy(wrong, CHAT)
 
 
+def test_a_class_is_no_policy(module: types.ModuleType) -> None:
+    module.Mine = ExpertPolicy  # type: ignore[attr-defined]
+    for policy in (ExpertPolicy, "python:some_agent:Mine"):
+        with pytest.raises(ConfigError, match=r"a class is no policy; .*next: make one, such as ExpertPolicy\(chat\)"):
+            load_policy(policy, CHAT)
+
+
+def test_a_policy_that_is_not_whole_is_told_what_is_missing() -> None:
+    class Mine:
+        deterministic = False
+
+        def generate(self, requests: Any) -> list[Completion]:
+            return []
+
+    class Called(Mine):
+        def __call__(self) -> None: ...
+
+    missing = r"got: \w+ without name, wants_info, stream; .*next: inherit agentgym_tok.policies.BasePolicy"
+    for policy in (Mine(), Called()):  # as a model of transformers, which is callable and generates
+        with pytest.raises(ConfigError, match=missing):
+            load_policy(policy, CHAT)  # type: ignore[arg-type]
+
+
+def test_a_policy_of_ones_own_needs_nothing_but_an_answer() -> None:
+    class Mine(BasePolicy):
+        def answer(self, request: Request) -> Completion:
+            if request.seed == 2:
+                raise RuntimeError("no")
+            return Completion(request.ids_T[:1])
+
+    policy = Mine()
+    assert load_policy(policy, CHAT) is policy
+    first, failed, last = policy.generate([ASKED, Request(as_ids([1]), seed=2), ASKED])
+    assert isinstance(first, Completion)
+    assert isinstance(last, Completion)
+    assert str(failed) == "no"
+    with pytest.raises(RuntimeError, match="no"):
+        asyncio.run(_pieces(policy, Request(as_ids([1]), seed=2)))
+
+
 def test_a_callable_gives_ids_or_ids_with_log_probabilities_or_a_completion() -> None:
-    plain = CallablePolicy(lambda ids_T: [4, CHAT.stop_ids[0]], CHAT).generate([ASKED])[0]
+    plain = CallablePolicy(lambda ids_T: [4, CHAT.stop_ids[0]], CHAT).answer(ASKED)
     assert (plain.finish_reason, plain.logprobs, plain.origin) == ("stop", "missing", "sampled")
-    pair = CallablePolicy(lambda ids_T: ([4], [-0.25]), CHAT).generate([ASKED])[0]
+    pair = CallablePolicy(lambda ids_T: ([4], [-0.25]), CHAT).answer(ASKED)
     assert (pair.finish_reason, pair.logprobs) == ("length", "raw")
     assert pair.logprobs_T is not None
     assert pair.logprobs_T.tolist() == [-0.25]
     assert pair.sampling == ASKED.sampling
     whole = Completion(as_ids([7]), engine="mine")
-    assert CallablePolicy(lambda ids_T: whole, CHAT).generate([ASKED])[0] is whole
+    assert CallablePolicy(lambda ids_T: whole, CHAT).answer(ASKED) is whole
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0.5}, {"temperature": 0}, {"top_p": 0.9}, {"top_k": 5}])
+def test_log_probabilities_of_who_knows_what_are_refused(sampling: dict[str, float]) -> None:
+    asked = Request(as_ids([1, 2]), Sampling(**sampling))  # type: ignore[arg-type]
+    with pytest.raises(PolicyError, match=r"what the log-probabilities are of; .*expected: a Completion"):
+        CallablePolicy(lambda ids_T: ([4], [-0.25]), CHAT).answer(asked)
+    assert CallablePolicy(lambda ids_T: [4], CHAT).answer(asked).logprobs == "missing"
+    said = Completion(as_ids([4]), np.array([-0.5], np.float32), logprobs="processed")
+    assert CallablePolicy(lambda ids_T: said, CHAT).answer(asked) is said
+
+
+def test_log_probabilities_are_numbers_and_not_their_spelling() -> None:
+    with pytest.raises(InvalidLogprobs, match="no array"):
+        CallablePolicy(lambda ids_T: ([4], ["-0.1"]), CHAT).answer(ASKED)
 
 
 def test_a_callable_that_wants_the_request_gets_it() -> None:
@@ -72,8 +130,8 @@ def test_a_callable_that_wants_the_request_gets_it() -> None:
         assert isinstance(temperature, float)
         return ids_T
 
-    CallablePolicy(act, CHAT).generate([ASKED])
-    CallablePolicy(act_with_default, CHAT).generate([ASKED])
+    CallablePolicy(act, CHAT).answer(ASKED)
+    CallablePolicy(act_with_default, CHAT).answer(ASKED)
     assert seen == [ASKED]
 
 
@@ -83,15 +141,15 @@ def test_a_callable_cannot_change_the_context() -> None:
         return ids_T
 
     with pytest.raises(PolicyError, match="read-only"):
-        CallablePolicy(act, CHAT).generate([ASKED])
+        CallablePolicy(act, CHAT).answer(ASKED)
 
 
 @pytest.mark.parametrize(
-    "answer", [np.array([0.5]), [[1]], [-1], [10**9], "text", None, ([1, 2], [-1.0]), ([1], [0.5])]
+    "answer", [np.array([0.5]), [[1]], [-1], [10**9], "text", None, (1, 2), ([1, 2], [-1.0]), ([1], [0.5])]
 )
 def test_what_is_no_turn_is_a_policy_error_or_names_the_log_probabilities(answer: Any) -> None:
     with pytest.raises((PolicyError, ValueError)) as caught:
-        CallablePolicy(lambda ids_T: answer, CHAT, name="odd").generate([ASKED])
+        CallablePolicy(lambda ids_T: answer, CHAT, name="odd").answer(ASKED)
     assert "got:" in str(caught.value)
 
 
@@ -100,16 +158,14 @@ def test_a_policy_that_raises_is_named() -> None:
         return 1 // 0
 
     with pytest.raises(PolicyError, match=r"ZeroDivisionError; where: act"):
-        CallablePolicy(act, CHAT).generate([ASKED])
+        CallablePolicy(act, CHAT).answer(ASKED)
 
 
-async def _pieces(policy: CallablePolicy) -> list[Any]:
-    return [delta async for delta in policy.stream(ASKED)]
+async def _pieces(policy: BasePolicy, request: Request = ASKED) -> list[Any]:
+    return [delta async for delta in policy.stream(request)]
 
 
 def test_a_synchronous_policy_streams_its_whole_turn() -> None:
-    import asyncio
-
     pieces = asyncio.run(_pieces(CallablePolicy(lambda ids_T: ids_T, CHAT)))
     assert [piece.ids_T.tolist() for piece in pieces] == [[1, 2, 3]]
     assert pieces[-1].completion is not None
