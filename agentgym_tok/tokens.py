@@ -52,12 +52,7 @@ def as_ids(ids: ArrayLike, *, where: str = "ids", vocab_size: int | None = None)
         array = np.asarray(ids)
     except (ValueError, TypeError, OverflowError, RuntimeError) as error:
         raise InvalidIds("ids are no array", where=where, got=str(error), expected="1-D integers") from None
-    if array.ndim != 1:
-        got = f"shape {array.shape}"
-        raise InvalidIds("ids must have one dimension", where=where, got=got, expected="shape (T,)", fix="pass one row")
-    if array.size == 0:
-        return _EMPTY
-    if array.dtype.kind not in "iu":
+    if array.size and array.dtype.kind not in "iu":
         raise InvalidIds(
             "ids must be whole numbers",
             where=where,
@@ -65,6 +60,11 @@ def as_ids(ids: ArrayLike, *, where: str = "ids", vocab_size: int | None = None)
             expected="an integer dtype",
             fix="text is encoded by ChatFormat or the TextAction wrapper, floats are no ids",
         )
+    if array.ndim != 1:
+        got = f"shape {array.shape}"
+        raise InvalidIds("ids must have one dimension", where=where, got=got, expected="shape (T,)", fix="pass one row")
+    if array.size == 0:
+        return _EMPTY
     low, high = int(array.min()), int(array.max())
     top = 2**31 if vocab_size is None else vocab_size
     if low < 0 or high >= top:

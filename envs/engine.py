@@ -15,17 +15,18 @@ class TextObservation:
         text: The world's words, without any prompt.
         reward: The raw reward of this step.
         terminated: The episode is over by the rules of the world.
-        success: The task is solved now.
+        success: The task is solved now; None where the world does not say.
         valid: The world accepted the command; None at reset.
         admissible_commands: Every command that the world would accept now, sorted; empty where it cannot list them.
         truncated: The world itself cut the episode short.
-        facts: More of the world's own facts for `info`, such as reward parts; never shown to the policy.
+        facts: More of the world's own facts for `info`, such as reward parts, by names that `info` has not already;
+            never shown to the policy.
     """
 
     text: str
     reward: float = 0.0
     terminated: bool = False
-    success: bool = False
+    success: bool | None = False
     valid: bool | None = None
     admissible_commands: tuple[str, ...] = ()
     truncated: bool = False
@@ -37,7 +38,7 @@ class TextEngine(Protocol):
     """Play tasks of one world by text commands.
 
     An engine knows its tasks by id, plays one at a time and can copy itself in mid-episode. It holds no step limit,
-    no prompt and no randomness: equal commands give equal texts.
+    no prompt and no randomness: equal commands give equal texts. One that holds files or connections may have `close`.
     """
 
     source: str

@@ -16,8 +16,8 @@ __all__ = ["GymText"]
 class GymText:
     """Play a Gymnasium environment whose observations and actions are strings.
 
-    Task `"n"` is `reset(seed=n)`. `success` is the environment's own `info["success"]` or `info["won"]`, else false: a
-    reward alone says nothing of success.
+    Task `"n"` is `reset(seed=n)`. `success` is the environment's own `info["success"]` or `info["won"]`, else None: a
+    reward alone says nothing of success. Its whole `info` is the fact `world`.
 
     Args:
         env: The environment.
@@ -74,9 +74,10 @@ class GymText:
                 expected="str",
                 fix="wrap it in a gymnasium ObservationWrapper that returns strings",
             )
-        success = bool(info.get("success", info.get("won", False)))
+        said = info.get("success", info.get("won"))
+        success = None if said is None else bool(said)
         commands = tuple(sorted(info.get("admissible_commands", ())))
-        return TextObservation(text, reward, terminated, success, valid, commands)
+        return TextObservation(text, reward, terminated, success, valid, commands, facts={"world": dict(info)})
 
     def clone(self) -> Self:
         """Copy the environment deeply.
@@ -100,3 +101,7 @@ class GymText:
     def expert_command(self) -> str | None:
         """Return None: a foreign environment has no expert."""
         return None
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.env.close()

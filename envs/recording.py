@@ -1,16 +1,20 @@
 """From steps of a token environment to turns of a trace."""
 
+import math
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym_tok.envs.token_env import TokenEnv
+from agentgym_tok.errors import WorldError
 from agentgym_tok.tokens import Context, Ids
 from agentgym_tok.trace import Edge, EpisodeHead, Failure, Status, TraceStore, Turn, sent_digest
+from agentgym_tok.trace.laws import answered, first_difference
 from agentgym_tok.types import Completion, Message
 
-__all__ = ["Recorder", "Step", "new_episode_id"]
+__all__ = ["Recorder", "StepResult", "new_episode_id"]
 
 
 def new_episode_id() -> str:
@@ -19,13 +23,21 @@ def new_episode_id() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Hold what `env.step` returned, without the observation."""
+class StepResult:
+    """Hold what `env.step` returned, without the observation.
+
+    Raises:
+        WorldError: The reward is no number.
+    """
 
     reward: float
     terminated: bool
     truncated: bool
     info: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.reward):
+            raise WorldError("the reward is no number", where="step", got=self.reward, expected="a finite number")
 
     @property
     def over(self) -> bool:
@@ -46,13 +58,15 @@ class Recorder:
     def __init__(self, env: TokenEnv, head: EpisodeHead, info: dict[str, Any], store: TraceStore | None = None) -> None:
         self.head = head
         self.turns: list[Turn] = []
-        self.success = False
+        self.success: bool | None = info["success"]
         self._env = env
         self._store = store
         self._facts = ("shortened", "refusal", *env.metrics)
-        self._edge = Edge("fresh_prompt", None, 0)
-        self._messages: tuple[Message, ...] = env.conversation
         self._anchor: str = info["text"]
+        # What the environment offers next: a context, how it came about, and the messages that it was made of.
+        self._edge = Edge("fresh_prompt", None, 0)
+        self._context = env.context
+        self._messages: tuple[Message, ...] = env.conversation
         if store is not None:
             store.begin(head)
 
@@ -64,11 +78,15 @@ class Recorder:
         sent: Ids,
         seed: int = 0,
         started: float | None = None,
-        step: Step | None = None,
+        step: StepResult | None = None,
         failure: Failure | None = None,
         truncation: str | None = None,
+        edge: Edge | None = None,
+        messages: Sequence[Message] | None = None,
+        attempt: int = 0,
+        used: bool = True,
     ) -> Turn:
-        """Append one turn.
+        """Append one attempt at a turn.
 
         Args:
             context: What the policy was asked with.
@@ -79,20 +97,29 @@ class Recorder:
             step: What the world made of the turn; None where it never got there.
             failure: What failed.
             truncation: The limit that ended the episode where the world was not asked.
+            edge: How the context came about. None takes what the environment says of the context that it offered; of
+                another one it looks at the ids, and what does not go on from the last used turn is `unknown`.
+            messages: The conversation that another context stands for; with a declared continuation what is new in it.
+                None takes what the environment says of the context that it offered, and nothing of another one.
+            attempt: How often this turn was sampled before, from the same context.
+            used: The episode goes on with this attempt.
 
         Raises:
-            TraceError: The store cannot take it.
+            TraceError: The store cannot take it, or the edge leads elsewhere.
         """
         now = time.time()
         info = step.info if step is not None else {}
+        found, offered = self._origin(context, attempt)
+        if messages is None or (edge is None and found.kind == "continuation"):
+            messages = offered  # a whole conversation is more than what is new
         turn = Turn(
             episode=self.head.id,
-            index=len(self.turns),
+            index=found.target,
             context=context,
             sent_digest=sent_digest(context.root, sent),
             completion=completion,
-            edge=self._edge,
-            messages=self._messages,
+            edge=edge or found,
+            messages=tuple(messages),
             text=self._env.chat.decode(completion.ids_T),
             action_text=info.get("action_text") or "",
             format_ok=_plain(info.get("format_ok")),
@@ -101,6 +128,8 @@ class Recorder:
             terminated=step is not None and step.terminated,
             truncated=truncation is not None or (step is not None and step.truncated),
             truncation=truncation or info.get("truncation"),
+            attempt=attempt,
+            used=used,
             seed=seed,
             started=now if started is None else started,
             ended=now,
@@ -110,17 +139,37 @@ class Recorder:
         if self._store is not None:
             self._store.append(turn)
         self.turns.append(turn)
-        if step is not None:
-            self._expect(step)
+        if step is not None and used:
+            self._expect(step, turn.index)
         return turn
 
-    def _expect(self, step: Step) -> None:
+    def _origin(self, context: Context, attempt: int) -> tuple[Edge, tuple[Message, ...]]:
+        """Return the edge of a context, leading to the turn's index, and the messages that the environment offered."""
+        last = self.turns[-1].index if self.turns else -1
+        if attempt:
+            return Edge("retry", last, last), ()
+        offered = self._edge
+        if context is self._context or context.digest == self._context.digest:
+            return Edge(offered.kind, offered.source, last + 1, offered.reason), self._messages
+        source = next((turn for turn in reversed(self.turns) if turn.used), None)
+        if source is None:
+            return Edge("fresh_prompt", None, last + 1, "adopted", declared=False), ()
+        place = first_difference(context.ids, answered(source).ids)
+        if place is None:
+            return Edge("continuation", source.index, last + 1, "adopted", declared=False), ()
+        place = None if place == len(context) else place
+        return Edge("unknown", source.index, last + 1, "adopted", declared=False, place=place), ()
+
+    def _expect(self, step: StepResult, index: int) -> None:
         """Keep what the next turn will need to say where it came from."""
         info = step.info
-        self.success = bool(info["success"])
+        self.success = info["success"]
         self._anchor = info["text"]
-        kind, last = info["edge"], len(self.turns) - 1
-        self._edge = Edge(kind, last, last + 1, info.get("refusal", ""))
+        if step.over:
+            return
+        kind = info["edge"]
+        self._edge = Edge(kind, index, index + 1, info.get("refusal", ""))
+        self._context = self._env.context
         self._messages = info["messages"] if kind == "continuation" else self._env.conversation
 
     def finish(self, status: Status, failure: Failure | None = None) -> None:

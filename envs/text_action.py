@@ -33,10 +33,10 @@ class TextAction(gym.Wrapper[Ids, str, Ids, Ids]):
         self.action_space = Text(min_length=1, max_length=4096, charset=string.printable)
 
     def step(self, action: str) -> tuple[Ids, Any, bool, bool, dict[str, Any]]:
-        """Give the world one command or turn.
+        """Give the world one command or turn; a refused one leaves the context as it was.
 
         Raises:
-            InvalidAction: The action is no text.
+            InvalidAction: The action is no text, or too long.
         """
         if not isinstance(action, str):
             got = type(action).__name__
@@ -44,5 +44,12 @@ class TextAction(gym.Wrapper[Ids, str, Ids, Ids]):
             raise InvalidAction("the action is no text", where="TextAction", got=got, expected="str", fix=fix)
         tokens = self._tokens
         ids_T = tokens.chat.encode_turn(tokens.prompting.answer(action) if self._commands else action)
-        tokens.adopt(tokens.context.extend(Span(ids_T, "demonstration")))
-        return self.env.step(ids_T)  # type: ignore[arg-type]
+        context = tokens.context
+        turn = context.extend(Span(ids_T, "demonstration"))
+        tokens.adopt(turn)
+        try:
+            return self.env.step(ids_T)  # type: ignore[arg-type]
+        except Exception:
+            if tokens.running and tokens.context is turn:
+                tokens.adopt(context)
+            raise

@@ -15,7 +15,7 @@ from agentgym_tok.envs.gym_text import GymText
 from agentgym_tok.envs.presets import PRESETS, Presets, make_prompting
 from agentgym_tok.envs.prompting import Command, Exchange, Prompting, Words
 from agentgym_tok.envs.shorten import shorten
-from agentgym_tok.errors import ConfigError, InvalidAction, ResetNeeded, unknown_name
+from agentgym_tok.errors import ConfigError, InvalidAction, ResetNeeded, UnknownName, unknown_name
 from agentgym_tok.spaces import TokenSpace
 from agentgym_tok.tokens import TURN_ORIGINS, Context, Ids, Span, as_ids
 from agentgym_tok.types import Message
@@ -23,6 +23,9 @@ from agentgym_tok.types import Message
 __all__ = ["PLAIN_WORDS", "TokenEnv"]
 
 _NOTHING = Span(as_ids([]), "observation")
+
+_SOMETIMES = frozenset({"refusal", "shortened"})
+"""Names in `info` that appear only when it happens."""
 
 PLAIN_WORDS = Words(
     system="You act in a text world. Every turn you give one command. End each turn with <action>COMMAND</action>.",
@@ -50,7 +53,8 @@ class TokenEnv(gym.Env[Ids, Ids]):
         render_mode: `"ansi"` shows the text of the context.
 
     Raises:
-        ConfigError: An option cannot work, or the prompting needs tools and the template has no word for calls.
+        ConfigError: An option cannot work, the world is none, or the prompting needs tools and the template has no word
+            for calls.
     """
 
     presets: ClassVar[Presets] = PRESETS
@@ -75,6 +79,9 @@ class TokenEnv(gym.Env[Ids, Ids]):
         max_observation_tokens: int | None = None,
         render_mode: str | None = None,
     ) -> None:
+        if not isinstance(chat, ChatFormat):
+            fix = "pass ChatFormat.builtin() or ChatFormat.from_pretrained(...)"
+            raise ConfigError("this is no chat format", where="TokenEnv: chat", got=repr(chat), fix=fix)
         if render_mode not in {None, "ansi"}:
             raise unknown_name("render mode", render_mode, ["ansi"], where="render_mode")
         smallest = min(max_steps, max_context, max_action, max_observation_tokens or 16)
@@ -84,7 +91,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
                 where="TokenEnv",
                 got=f"{max_steps=}, {max_context=}, {max_action=}, {max_observation_tokens=}",
             )
-        self.engine: TextEngine = world if isinstance(world, TextEngine) else GymText(world)
+        self.engine = _engine(world)
         self.chat = chat
         self.prompting = make_prompting(prompting, words, self.presets)
         if self.prompting.tools and not chat.writes_calls(with_text=False):
@@ -122,7 +129,8 @@ class TokenEnv(gym.Env[Ids, Ids]):
 
         Raises:
             UnknownName: No task, or no option, has this name.
-            ConfigError: The first prompt alone is longer than `max_context`.
+            ConfigError: The first prompt alone is longer than `max_context`, or the world's facts take names that
+                `info` has already.
         """
         super().reset(seed=seed)
         self._running = False
@@ -142,8 +150,9 @@ class TokenEnv(gym.Env[Ids, Ids]):
                 fix="raise max_context, or set max_observation_tokens",
             )
         self._context = context
+        info = self._info(context.span, self._messages, None, cut)
         self._running = True
-        return context.ids.copy(), self._info(context.span, self._messages, None, cut)
+        return context.ids.copy(), info
 
     def step(self, action: Ids) -> tuple[Ids, float, bool, bool, dict[str, Any]]:
         """Give the world one turn.
@@ -158,10 +167,12 @@ class TokenEnv(gym.Env[Ids, Ids]):
             ResetNeeded: There was no reset, or the episode is over.
             InvalidAction: The action is empty or too long, or is not the turn that the adopted context ends in.
             InvalidIds: The ids have a wrong type, shape or range. After any of these the environment is as before.
+            WorldError: The world failed. After any error that leaves the environment not `running`, it must be reset.
         """
         turn = self._turn(action)
         message = self.chat.parse(turn.span.ids_T, turn.root.tools)
         command = self.prompting.read(message)
+        self._running = False  # until the step is whole: from here on the world has moved
         observation = self._observation = self.engine.step(command.text)
         self._history.append(Exchange(self._shown, command))
         shown, cut = self._shorten(observation)
@@ -174,12 +185,12 @@ class TokenEnv(gym.Env[Ids, Ids]):
             # The world has moved, but no policy can be asked any more: the last context stands.
             context, delta, messages = turn.parent or turn, _NOTHING, []
         truncation = None if observation.terminated else self._truncation(observation, overflow=overflow)
-        self._running = not (observation.terminated or truncation)
         self._context = context
         info = self._info(delta, messages, command, cut)
-        info["edge"], info["truncation"] = edge, truncation
-        if refusal is not None:
+        info["edge"], info["truncation"] = (None if overflow else edge), truncation
+        if refusal is not None and not overflow:
             info["refusal"] = refusal.reason
+        self._running = not (observation.terminated or truncation)
         # A copy: Gymnasium promises its users arrays that no later step shares.
         return context.ids.copy(), observation.reward, observation.terminated, truncation is not None, info
 
@@ -187,7 +198,19 @@ class TokenEnv(gym.Env[Ids, Ids]):
         """Return the text of the context in mode `ansi`."""
         return self.chat.decode(self.context.ids) if self.render_mode == "ansi" else None
 
+    def close(self) -> None:
+        """Close the world, where it can be closed."""
+        close = getattr(self.engine, "close", None)
+        if close is not None:
+            close()
+        super().close()
+
     # ---- for harnesses
+
+    @property
+    def running(self) -> bool:
+        """The next `step` reaches the world; false after an error means that the world may have moved."""
+        return self._running
 
     @property
     def context(self) -> Context:
@@ -254,7 +277,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
             raise ResetNeeded(
                 "no episode is running",
                 where=type(self).__name__,
-                got="step before reset, or after the end of the episode",
+                got="step before reset, or after the end or the failure of the episode",
                 fix="call reset",
             )
 
@@ -268,24 +291,29 @@ class TokenEnv(gym.Env[Ids, Ids]):
             return task
         if task is None:
             return tasks[int(self.np_random.integers(len(tasks)))]
-        if not isinstance(task, (int, np.integer)) or not 0 <= task < len(tasks):
-            raise unknown_name("task", task, [], where=f"options['task'] of {len(tasks)} tasks")
+        # True is no index, though Python counts it as 1.
+        if not isinstance(task, (int, np.integer)) or isinstance(task, bool) or not 0 <= task < len(tasks):
+            raise UnknownName(
+                "unknown task",
+                where="options['task']",
+                got=repr(task),
+                expected=f"an id, or an index from 0 to {len(tasks) - 1}",
+                fix=f"ids are such as {tasks[0]!r}",
+            )
         return tasks[int(task)]
 
     def _turn(self, action: Ids) -> Context:
         """Return the context that ends in the action."""
         self._require_running()
-        longest = self._longest_action
-        size = np.shape(action)[0] if np.ndim(action) else 1
-        if not 1 <= size <= longest:
+        ids_T = as_ids(action, where="action", vocab_size=self.chat.vocab_size)
+        if not 1 <= len(ids_T) <= self._longest_action:
             raise InvalidAction(
                 "an action needs ids, and not too many",
                 where="action",
-                got=f"{size} ids",
-                expected=f"1 to {longest}",
+                got=f"{len(ids_T)} ids",
+                expected=f"1 to {self._longest_action}",
                 fix="a policy that says nothing still says its stop token; raise max_action for longer turns",
             )
-        ids_T = as_ids(action, where="action", vocab_size=self.chat.vocab_size)
         context = self.context
         if context.span.origin not in TURN_ORIGINS:
             return context.sampled(ids_T)
@@ -342,8 +370,31 @@ class TokenEnv(gym.Env[Ids, Ids]):
             "truncation": None,
             "admissible_commands": observation.admissible_commands,
         }
-        info.update(self._task)
-        info.update(observation.facts)
         if cut:
             info["shortened"] = cut
-        return info
+        facts = {**self._task, **observation.facts}
+        taken = facts.keys() & (info.keys() | _SOMETIMES) or self._task.keys() & observation.facts.keys()
+        if taken:
+            raise ConfigError(
+                "the world's facts take names that are taken",
+                where=f"task_info and facts of {self.engine.source}",
+                got=", ".join(sorted(taken)),
+                fix="give them other names",
+            )
+        return info | facts
+
+
+def _engine(world: object) -> TextEngine:
+    if isinstance(world, gym.Env):
+        return GymText(world)
+    if isinstance(world, TextEngine):
+        return world
+    members = (name for name in (*TextEngine.__annotations__, *vars(TextEngine)) if not name.startswith("_"))
+    missing = ", ".join(name for name in members if not hasattr(world, name))
+    raise ConfigError(
+        "this is no world",
+        where="TokenEnv: world",
+        got=f"{type(world).__name__}, which has no {missing}",
+        expected="a TextEngine or a gymnasium.Env",
+        fix="name a registered world in gym.make instead" if isinstance(world, str) else "add what is missing",
+    )

@@ -167,6 +167,13 @@ def test_logprobs_and_their_kind_agree() -> None:
     assert Completion([]).logprobs == "missing"
 
 
+@pytest.mark.parametrize("runs", [((0, 3),), ((-1, 1),), ((2, 1),), ((0, 2), (1, 2)), ((1, 2), (0, 1))])
+def test_weight_versions_lie_in_order_within_the_ids(runs: tuple[tuple[int, int], ...]) -> None:
+    assert Completion([1, 2], weight_versions=(("a", 0, 1), ("b", 1, 2))).weight_versions
+    with pytest.raises(PolicyError, match="weight versions do not fit"):
+        Completion([1, 2], weight_versions=tuple(("a", start, end) for start, end in runs))
+
+
 def test_what_holds_arrays_compares_by_identity_and_can_stand_in_sets() -> None:
     ids_T = np.arange(3, dtype=np.int32)
     for make in (lambda: Request(ids_T), lambda: Completion(ids_T), lambda: Delta(ids_T)):

@@ -6,14 +6,14 @@ from typing import Any
 
 from agentgym_tok.errors import TraceCorrupt
 from agentgym_tok.trace.chain import seal, short_seal
-from agentgym_tok.trace.encoding import end_seal
-from agentgym_tok.trace.laws import RECORD, Breach
+from agentgym_tok.trace.encoding import end_seal, span_from
+from agentgym_tok.trace.laws import RECORD, Breach, Key
 from agentgym_tok.trace.proof import NODES, TURNS, check_turn, image_seal, prove_span, root_seal, token_seal
 from agentgym_tok.trace.reader import Reader
 from agentgym_tok.trace.schema import HEAD
 from agentgym_tok.trace.shard import EPISODES, reading
 
-__all__ = ["audit"]
+__all__ = ["audit", "find_answers"]
 
 _STRAYS = """
     SELECT (SELECT count(*) FROM texts WHERE turn NOT IN (SELECT id FROM turns))
@@ -56,6 +56,22 @@ def audit(reader: Reader) -> Iterator[Breach]:
         (count,) = reader.connection.execute(_STRAYS).fetchone()
         if count:
             yield _breach(f"{reader.path.name}: {count} texts, evidence or redactions belong to no record")
+
+
+def find_answers(reader: Reader, wanted: AbstractSet[Key]) -> Iterator[Key]:
+    """Yield which of some answers stand in a shard.
+
+    Raises:
+        TraceCorrupt: A record is damaged or missing.
+    """
+    sent = {digest for digest, _ in wanted}
+    with reading(reader.path, "answers"):
+        for row in reader.connection.execute("SELECT sent, completion FROM turns"):
+            digest = row["sent"].hex()
+            if digest in sent:
+                key = (digest, span_from(reader.node(row["completion"])).ids_T.tobytes())
+                if key in wanted:
+                    yield key
 
 
 def _breach(message: str, episode: str = "", turn: int | None = None) -> Breach:

@@ -2,27 +2,38 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from agentgym_tok.errors import ChatError
-from agentgym_tok.tokens import Context, Ids, Span
+from agentgym_tok.tokens import Context, Ids, Origin, Span
 from agentgym_tok.trace.accounting import Accounting, account_rows
-from agentgym_tok.trace.records import Episode, Row, RunMeta, Turn
+from agentgym_tok.trace.records import EdgeKind, Episode, Row, RunMeta, Turn, sent_digest
 from agentgym_tok.trace.rows import Objective, family, mask_reason, rows
 from agentgym_tok.types import Message
 
 __all__ = [
     "Breach",
+    "Key",
     "ReplayChat",
     "check_accounting",
+    "check_answers",
     "check_continuations",
     "check_failure",
     "check_fingerprint",
     "check_sent",
     "replay",
 ]
+
+Key: TypeAlias = tuple[str, bytes]
+"""Names an answer: `sent_digest` of what it follows, and its ids as int32."""
+
+_POLICY: frozenset[Origin] = frozenset({"sampled", "demonstration"})
+_REWRITES: frozenset[EdgeKind] = frozenset(
+    {"compaction", "strip_reasoning", "retry", "subagent_return", "system_swap", "tools_change", "auxiliary", "unknown"}
+)
+"""Edges to contexts that may hold parts of earlier answers, id for id, behind another beginning."""
 
 RECORD = 0
 """Number of the promise under all laws: the file is what was written."""
@@ -93,26 +104,63 @@ def check_continuations(episode: Episode) -> Iterator[Breach]:
 
 
 def check_sent(episode: Episode) -> Iterator[Breach]:
-    """Law 2: the stored context is what the engine was handed, and the answer is whole."""
+    """Law 2: the stored context is what the engine was handed. No `Completion` exists that is not whole."""
     for turn in episode.turns:
-        completion = turn.completion
-        length = len(completion.ids_T)
-        problems: list[str] = []
         if turn.sent_digest != turn.context.digest and "ids" not in turn.redacted:
-            problems.append(f"the engine was handed ids {turn.sent_digest}, the context has {turn.context.digest}")
-        if completion.logprobs_T is not None and (
-            len(completion.logprobs_T) != length or not np.isfinite(completion.logprobs_T).all()
-        ):
-            problems.append("log-probabilities do not fit the ids")
-        if mask_reason(turn, "rl") is None and completion.sampling is None:
-            problems.append("no sampling parameters")
-        end = 0
-        for version, first, last in completion.weight_versions:
-            if not end <= first <= last <= length:
-                problems.append(f"weight version {version!r} covers {first} to {last} of {length} ids")
-                break
-            end = last
-        yield from (Breach(2, episode.id, turn.index, problem) for problem in problems)
+            message = f"the engine was handed ids {turn.sent_digest}, the context has {turn.context.digest}"
+            yield Breach(2, episode.id, turn.index, message)
+
+
+def check_answers(episode: Episode) -> Iterator[tuple[Key, Breach]]:
+    """Law 3: ids that a policy or an expert wrote stand in a context because some turn has answered with them.
+
+    Behind the answer that it goes on from, a continuation holds none; a new prompt holds none at all. Where a rewrite
+    keeps parts of earlier answers, those are accounted for where they were given. Only the past of a rollout that began
+    with a copy of another one, in mid-episode, is accounted for elsewhere in the run.
+
+    Yields:
+        An answer that this episode lacks, and the breach that it is unless another episode of the run has it.
+    """
+    steps = {turn.index: turn for turn in episode.steps}
+    given: set[Key] = set()
+    answers: list[Ids] = []
+    for turn in episode.turns:
+        edge, context, ids_T = turn.edge, turn.context, turn.completion.ids_T
+        # A resample repeats the context of the attempt before it; of ids that were taken out nothing can be said.
+        if edge.source != turn.index and "ids" not in turn.redacted:
+            source = steps.get(edge.source) if edge.kind == "continuation" and edge.source is not None else None
+            known = 0 if source is None else len(source.context) + len(source.completion.ids_T)
+            for start, part_T in _written(context, known):
+                if edge.kind in _REWRITES and any(_contains(answer_T, part_T) for answer_T in answers):
+                    continue
+                key = (sent_digest(context.root, context.ids[:start]), part_T.tobytes())
+                if key not in given:
+                    message = f"{len(part_T)} ids from token {start} of the context on are the answer of no turn"
+                    yield key, Breach(3, episode.id, turn.index, message)
+        given.add((context.digest, ids_T.tobytes()))
+        answers.append(ids_T)
+
+
+def _written(context: Context, known: int) -> list[tuple[int, Ids]]:
+    """Return where ids of policies and experts begin behind the first `known` ones, and each unbroken run of them."""
+    runs: list[tuple[int, int]] = []
+    for ancestor in context.lineage():
+        end = len(ancestor)
+        if end <= known:
+            break
+        start = max(known, end - len(ancestor.span))
+        if ancestor.span.origin in _POLICY and start < end:
+            # An answer may have been cut into several spans.
+            last = runs.pop()[1] if runs and runs[-1][0] == end else end
+            runs.append((start, last))
+    return [(start, context.ids[start:end]) for start, end in reversed(runs)]
+
+
+def _contains(answer_T: Ids, part_T: Ids) -> bool:
+    if len(part_T) > len(answer_T):
+        return False
+    windows = np.lib.stride_tricks.sliding_window_view(answer_T, len(part_T))
+    return bool((windows == part_T).all(axis=1).any())
 
 
 def check_accounting(episode: Episode, objective: Objective) -> tuple[Accounting, list[Breach]]:
@@ -156,7 +204,9 @@ def replay(episode: Episode, chat: ReplayChat) -> Iterator[Breach | None]:
     """Law 4: what was added to each context is what the chat format makes of the recorded messages.
 
     Yields:
-        For each attempt a breach, or None where the replay is equal; nothing where there is nothing to replay.
+        For each attempt a breach, or None where the replay is equal. Nothing where the messages do not say what the
+        context should be: there are none, some were taken out, or the context is a chain that somebody rewrote or
+        copied, which no rendering makes. Such attempts are not replayed, and `verify` counts them.
     """
     steps = {turn.index: turn for turn in episode.steps}
     first = {turn.index: turn for turn in reversed(episode.turns)}
@@ -167,16 +217,15 @@ def replay(episode: Episode, chat: ReplayChat) -> Iterator[Breach | None]:
             continue
         source = None if origin.edge.source is None else steps.get(origin.edge.source)
         context = _without_prefill(turn.context)
-        if not origin.messages:
+        goes_on = origin.edge.kind == "continuation" and source is not None
+        if not origin.messages or not (goes_on or context.parent is None):
             continue
         made: object
         try:
-            if origin.edge.kind == "continuation" and source is not None:
+            if goes_on and source is not None:
                 made = chat.bridge(answered(source), origin.messages)
-            elif context.parent is None:
-                made = chat.open(origin.messages, context.root.tools)
             else:
-                continue
+                made = chat.open(origin.messages, context.root.tools)
         except ChatError as error:
             made = error
         problem = _replay_problem(context, made, chat.control_ids)

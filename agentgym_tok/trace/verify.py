@@ -1,18 +1,22 @@
 """Reading a trace back and proving that it keeps the laws."""
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentgym_tok.errors import FingerprintMismatch, TraceCorrupt, TraceError
 from agentgym_tok.trace.accounting import Accounting
-from agentgym_tok.trace.audit import audit
+from agentgym_tok.trace.audit import audit, find_answers
+from agentgym_tok.trace.exchange.prune import pruned
 from agentgym_tok.trace.laws import (
     RECORD,
     Breach,
+    Key,
     ReplayChat,
     check_accounting,
+    check_answers,
     check_continuations,
     check_failure,
     check_fingerprint,
@@ -103,6 +107,7 @@ def verify(run: str | Path, chat: ReplayChat | None = None) -> Verification:
         except TraceCorrupt as error:
             found.breaches.append(Breach(RECORD, "", None, str(error)))
     found.breaches.extend(found.family_breaches())
+    found.breaches.extend(found.answer_breaches(folder, paths))
     return Verification(
         run=str(folder),
         shards=len(paths),
@@ -131,6 +136,7 @@ class _Findings:
     rl: Accounting = field(default_factory=lambda: Accounting("rl"))
     sft: Accounting = field(default_factory=lambda: Accounting("sft"))
     breaches: list[Breach] = field(default_factory=list)
+    unanswered: list[tuple[Key, Breach]] = field(default_factory=list)
 
     def read(self, reader: Reader) -> None:
         if self.meta is None:
@@ -177,6 +183,7 @@ class _Findings:
         sft, sft_breaches = check_accounting(episode, "sft")
         self.rl, self.sft = self.rl + rl, self.sft + sft
         yield from (*rl_breaches, *sft_breaches)
+        self.unanswered.extend(check_answers(episode))
         if self.chat is not None:
             for breach in replay(episode, self.chat):
                 self.replayed += 1
@@ -189,3 +196,14 @@ class _Findings:
         for name, parent in self.parents.items():
             if parent is not None and parent not in self.parents:
                 yield Breach(RECORD, name, None, f"its parent {parent} is not in the run")
+
+    def answer_breaches(self, folder: Path, paths: Sequence[Path]) -> Iterator[Breach]:
+        """Look in the whole run for answers that an episode lacks."""
+        if not self.unanswered or pruned(folder):  # who has them may be what was left out
+            return
+        missing = {key for key, _ in self.unanswered}
+        for path in paths:
+            with contextlib.suppress(TraceCorrupt), Reader.opened(path) as reader:  # whose damage is known by now
+                if reader is not None:
+                    missing.difference_update(list(find_answers(reader, missing)))
+        yield from (breach for key, breach in self.unanswered if key in missing)

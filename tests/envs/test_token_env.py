@@ -3,6 +3,7 @@
 import gc
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym_tok import ChatFormat, Refusal, Root, Span
-from agentgym_tok.envs import TokenEnv
+from agentgym_tok.envs import GymText, TokenEnv, Transcript
 from agentgym_tok.errors import (
     AgentGymTokError,
     ConfigError,
+    DataCorrupt,
     FingerprintMismatch,
     InvalidAction,
     InvalidIds,
@@ -201,7 +203,7 @@ def test_the_episode_is_truncated_where_the_context_would_be_too_long(parrot: Ma
         assert env.observation_space.contains(obs)
         if truncated:
             break
-    assert info["truncation"] == "context"
+    assert (info["truncation"], info["edge"]) == ("context", None)
     assert not terminated
     assert np.array_equal(obs, before.ids)
     assert len(info["delta"]) == 0
@@ -271,6 +273,15 @@ def test_a_bad_action_is_our_error_and_changes_nothing(
     assert np.array_equal(env.step(expert)[0], twin.step(expert)[0])
 
 
+def test_text_is_told_of_the_wrapper_that_takes_it(parrot: Make) -> None:
+    env = parrot()
+    env.reset(seed=0)
+    with pytest.raises(InvalidIds, match="TextAction"):
+        env.step("look")  # type: ignore[arg-type]
+    with pytest.raises(InvalidIds):
+        env.step([[1], [2, 3]])  # type: ignore[arg-type]
+
+
 def test_step_before_reset_and_after_the_end_says_so(parrot: Make) -> None:
     env = parrot()
     with pytest.raises(ResetNeeded, match="call reset"):
@@ -294,8 +305,9 @@ def test_unknown_names_suggest_the_nearest(alfworld: Make) -> None:
         env.reset(options={"task": name[:-1]})
     with pytest.raises(UnknownName, match="did you mean task"):
         env.reset(options={"tsk": name})
-    with pytest.raises(UnknownName):
-        env.reset(options={"task": 10**6})
+    for index in (len(env.engine.tasks()), -1, True, np.True_, 1.0):
+        with pytest.raises(UnknownName, match=f"0 to {len(env.engine.tasks()) - 1}; next: ids are such as '{name}'"):
+            env.reset(options={"task": index})
     with pytest.raises(UnknownName, match="did you mean transcript"):
         alfworld(prompting="transcripts")
     with pytest.raises(UnknownName, match="did you mean valid_seen"):
@@ -311,6 +323,61 @@ def test_a_world_that_raises_does_not_hide_it(parrot: Make) -> None:
     env.reset(seed=0)
     with pytest.raises(RuntimeError, match="the parrot died"):
         env.step(turn("fail"))
+
+
+@pytest.mark.parametrize(("holder", "name"), [(GymText, "step"), (Transcript, "follow"), (TokenEnv, "_info")])
+def test_an_environment_runs_until_the_world_has_moved_and_a_step_is_not_whole(
+    parrot: Make, monkeypatch: pytest.MonkeyPatch, holder: type, name: str
+) -> None:
+    env = parrot()
+    assert not env.running
+    env.reset(seed=0)
+    assert env.running
+    with pytest.raises(InvalidAction):
+        env.step([])
+    assert env.running
+
+    def fails(*_: object, **__: object) -> None:
+        raise DataCorrupt("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(holder, name, fails)
+        with pytest.raises(DataCorrupt):
+            env.step(turn("x"))
+    assert not env.running
+    with pytest.raises(ResetNeeded, match="failure"):
+        env.step(turn("x"))
+    env.reset(seed=0)
+    env.step(turn("win"))
+    assert not env.running
+
+
+def test_what_is_no_world_and_what_is_no_chat_format_are_named() -> None:
+    class Half:
+        def reset(self, task: str | None = None) -> None: ...
+        def step(self, command: str) -> None: ...
+        def tasks(self) -> None: ...
+        def clone(self) -> None: ...
+        def task_info(self) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"Half, which has no source, expert_command"):
+        TokenEnv(Half(), CHAT)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"gym\.make"):
+        TokenEnv("agentgym_tok/ALFWorld-v0", CHAT)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"ChatFormat\.builtin"):
+        TokenEnv(Half(), "builtin")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["success", "text", "delta", "edge", "refusal", "shortened", "task"])
+def test_facts_of_a_world_replace_nothing_in_info(parrot: Make, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    observe = GymText._observe
+    monkeypatch.setattr(
+        GymText, "_observe", lambda *args, **options: replace(observe(*args, **options), facts={name: 1})
+    )
+    env = parrot()
+    with pytest.raises(ConfigError, match=f"got: {name};"):
+        env.reset(seed=0)
+    assert not env.running
 
 
 # ---- tasks, seeds, clones

@@ -93,6 +93,17 @@ def test_text_that_spells_a_stop_token_does_not_end_the_turn(alfworld: Make) -> 
     assert [index for index in ids if index in CHAT.stop_ids] == [CHAT.stop_ids[0]] == ids[-1:]
 
 
+def test_a_refused_text_leaves_the_context_as_it_was(alfworld: Make) -> None:
+    env = TextAction(alfworld(max_action=100))
+    before, _ = env.reset(seed=0)
+    context = env.unwrapped.context  # type: ignore[attr-defined]
+    with pytest.raises(InvalidAction):
+        env.step("word " * 300)
+    assert env.unwrapped.context is context  # type: ignore[attr-defined]
+    obs_T, *_ = env.step("look")
+    assert np.array_equal(obs_T[: len(before) + len(LOOK)], [*before, *LOOK])
+
+
 def test_only_text_is_text(alfworld: Make) -> None:
     env = TextAction(alfworld())
     env.reset(seed=0)

@@ -20,6 +20,7 @@ import pytest
 from agentgym_tok.errors import ChatError, FingerprintMismatch, TraceCorrupt, TraceError
 from agentgym_tok.tokens import Context, Root, Span
 from agentgym_tok.trace import Edge, Failure, TraceStore, Turn, verify
+from agentgym_tok.trace.exchange.prune import Selection, prune
 from agentgym_tok.trace.schema import TABLES
 from agentgym_tok.types import Message
 
@@ -268,9 +269,73 @@ def test_law_2_an_engine_that_was_handed_other_ids(make: Any, tmp_path: Path) ->
     assert laws(write(tmp_path, make, [replace(turn, sent_digest="0" * 32)])) == {(2, "e", 0)}
 
 
-def test_law_2_weight_versions_beyond_the_answer(make: Any, tmp_path: Path) -> None:
-    turn = make.turn("e", 0, make.prompt(1), [3], completion={"weight_versions": (("a", 0, 2),)})
-    assert laws(write(tmp_path, make, [turn])) == {(2, "e", 0)}
+# ---- law 3
+
+
+def said(*ids: int, origin: Any = "sampled") -> Span:
+    return Span(np.array(ids, np.int32), origin)
+
+
+@pytest.mark.parametrize("origin", ["sampled", "demonstration"])
+def test_law_3_ids_of_a_policy_that_no_turn_answered_with(make: Any, tmp_path: Path, origin: Any) -> None:
+    first = make.turn("e", 0, make.prompt(1, 2), [3, 4])
+    refused = make.after(first, 5).extend(said(3, 4, origin=origin)).extend(said(6, origin="observation"))
+    (breach,) = verify(write(tmp_path / "later", make, [first, make.turn("e", 1, refused, [7])])).breaches
+    assert (breach.law, breach.episode, breach.turn) == (3, "e", 1)
+    assert "2 ids from token 5" in breach.message
+    opening = make.prompt(1, 2).extend(said(9, origin=origin))
+    assert laws(write(tmp_path / "first", make, [make.turn("e", 0, opening, [7])])) == {(3, "e", 0)}
+
+
+@pytest.mark.parametrize("kind", ["fresh_prompt", "rerender"])
+def test_law_3_a_new_prompt_holds_no_answers(make: Any, tmp_path: Path, kind: Any) -> None:
+    first = make.turn("e", 0, make.prompt(1, 2), [3, 4])
+    quoting = make.turn("e", 1, make.prompt(8).extend(said(3, 4)), [7], edge=Edge(kind, 0, 1))
+    assert laws(write(tmp_path, make, [first, quoting])) == {(3, "e", 1)}
+
+
+def test_law_3_holds_for_answers_that_lost_their_log_probabilities_or_were_cut_into_spans(
+    make: Any, tmp_path: Path
+) -> None:
+    first = make.turn("e", 0, make.prompt(1, 2), [3, 4])
+    bare = first.context.extend(said(3)).extend(said(4)).extend(said(5, origin="observation"))
+    second = make.turn("e", 1, bare.extend(said(6, origin="forced")), [7, 8])
+    third = make.turn("e", 2, second.context.extend(said(7, 8)), [9])  # nothing stands between two answers
+    fourth = make.turn("e", 3, third.context.extend(said(9)).extend(said(1, origin="tool")), [1])
+    found = verify(write(tmp_path, make, [first, second, third, fourth]))
+    assert found.ok, found.breaches
+
+
+def test_law_3_one_id_more_than_was_answered(make: Any, tmp_path: Path) -> None:
+    first = make.turn("e", 0, make.prompt(1, 2), [3, 4])
+    longer = first.context.extend(said(3, 4, 5)).extend(said(6, origin="observation"))
+    (breach,) = verify(write(tmp_path, make, [first, make.turn("e", 1, longer, [7])])).breaches
+    assert (breach.law, breach.turn) == (3, 1)
+    assert "1 ids from token 4" in breach.message
+
+
+@pytest.mark.parametrize("kind", ["compaction", "strip_reasoning", "unknown"])
+def test_law_3_a_rewrite_may_keep_parts_of_earlier_answers_and_nothing_else(
+    make: Any, tmp_path: Path, kind: Any
+) -> None:
+    first = make.turn("e", 0, make.prompt(1, 2), [3, 4, 5])
+    for name, kept, breaches in (("part", (4, 5), set()), ("other", (3, 5), {(3, "e", 1)})):
+        context = make.prompt(9).extend(said(*kept)).extend(said(6, origin="observation"))
+        turns = [first, make.turn("e", 1, context, [7], edge=Edge(kind, 0, 1))]
+        assert laws(write(tmp_path / name, make, turns)) == breaches
+
+
+def test_law_3_a_copy_in_mid_episode_begins_with_the_past_of_another_rollout(make: Any, tmp_path: Path) -> None:
+    trunk = make.turn("trunk", 0, make.prompt(1, 2), [3, 4])
+    context = trunk.context.extend(said(3)).extend(said(4)).extend(said(5, origin="observation"))
+    write(tmp_path, make, [make.turn("branch", 0, context, [6])])
+    assert laws(tmp_path) == {(3, "branch", 0)}
+    with TraceStore(tmp_path, shard="two") as store:
+        store.begin(make.head("trunk"))
+        store.append(trunk)
+    assert verify(tmp_path).ok
+    prune(tmp_path, tmp_path / "pruned", Selection(episode=("branch",)))
+    assert verify(tmp_path / "pruned").ok  # the pruning says what it left out
 
 
 # ---- law 4
