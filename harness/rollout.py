@@ -1,7 +1,6 @@
 """One episode in flight: what to ask the policy next, and what its answer does."""
 
 import contextlib
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,7 +10,7 @@ import gymnasium as gym
 
 from agentgym_tok.envs.recording import Recorder, StepResult
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import AgentGymTokError, ChatError, InvalidAction, InvalidIds, TraceError, WorldError
+from agentgym_tok.errors import AgentGymTokError, ChatError, InvalidAction, InvalidIds, TraceError
 from agentgym_tok.seeds import derive_seed
 from agentgym_tok.tokens import Context, Ids, Span, as_ids
 from agentgym_tok.trace import Boundary, Episode, EpisodeHead, Failure, Status, TraceStore
@@ -141,8 +140,6 @@ class Rollout:
     def _step(self, turn: Context, ids_T: Ids) -> StepResult:
         self._tokens.adopt(turn)
         _, reward, terminated, truncated, info = self.env.step(ids_T)
-        if not math.isfinite(reward):
-            raise WorldError("the reward is not finite", where=f"task {self._recorder.head.task}", got=reward)
         return StepResult(float(reward), terminated, truncated, info)
 
     def _boundary(self, error: Exception) -> Boundary:
