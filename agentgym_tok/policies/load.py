@@ -1,4 +1,4 @@
-"""Policies by name: `expert`, `random`, `hf:PATH`, `python:module:function`, or any callable."""
+"""Policies by name: `expert`, `random`, `hf:PATH`, `vllm:URL#MODEL`, `python:module:function`, or any callable."""
 
 import importlib
 from collections.abc import Callable
@@ -17,6 +17,18 @@ def _hf(path: str, chat: ChatFormat) -> Policy:
     from agentgym_tok.policies.hf import HFPolicy  # noqa: PLC0415  # extra `torch`
 
     return HFPolicy(path, chat)
+
+
+def _vllm(target: str, chat: ChatFormat) -> Policy:
+    from agentgym_tok.policies.vllm import VLLMPolicy  # noqa: PLC0415  # extra `engines`
+
+    return VLLMPolicy(target, chat)
+
+
+def _openai(target: str, chat: ChatFormat) -> Policy:
+    from agentgym_tok.policies.openai import OpenAIPolicy  # noqa: PLC0415  # extra `engines`
+
+    return OpenAIPolicy(target, chat)
 
 
 def _python(target: str, chat: ChatFormat) -> Policy:
@@ -46,6 +58,8 @@ POLICIES: dict[str, Callable[[str, ChatFormat], Policy]] = {
     "expert": lambda _, chat: ExpertPolicy(chat),
     "random": lambda _, chat: RandomPolicy(chat),
     "hf": _hf,
+    "vllm": _vllm,
+    "openai": _openai,
     "python": _python,
 }
 """Makers of policies, by the name before the colon; each gets what stands behind it, and the chat format."""
@@ -58,7 +72,8 @@ def load_policy(policy: "str | Policy | Callable[..., Any]", chat: ChatFormat) -
     """Return the policy of a name, a policy as it is, or a callable as a policy.
 
     Args:
-        policy: `"expert"`, `"random"`, `"hf:PATH"`, `"python:module:function"`, a `Policy`, or `ids -> ids`.
+        policy: `"expert"`, `"random"`, `"hf:PATH"`, `"vllm:URL#MODEL"`, `"openai:URL#MODEL"`,
+            `"python:module:function"`, a `Policy`, or `ids -> ids`.
         chat: The chat format that it talks in.
 
     Raises:

@@ -1,0 +1,128 @@
+"""What policies behind HTTP share: batches that run at once, streams, and one failure that costs one turn."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from agentgym_tok.errors import PolicyError
+from agentgym_tok.policies.base import BasePolicy
+from agentgym_tok.policies.http_engine import HttpEngine, Transient
+from agentgym_tok.tokens import as_ids
+from agentgym_tok.types import Completion, Delta, Request
+
+__all__ = ["HttpPolicy", "Tell", "split_address"]
+
+Tell: TypeAlias = Callable[[Delta], None]
+_NO_IDS = as_ids([])
+
+
+class HttpPolicy(BasePolicy):
+    """Answer through an `HttpEngine`; subclasses say how one turn is drawn.
+
+    Args:
+        engine: The server.
+    """
+
+    def __init__(self, engine: HttpEngine) -> None:
+        self._engine = engine
+        self._limit: int | None = None  # most ids of a context with its turn, where the server says so
+        self.engine = self.name
+        """Name and version of what draws the turns, as every completion has it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Cancel what is in flight and close all connections."""
+        self._engine.close()
+
+    @property
+    def retries(self) -> int:
+        """Requests that were sent again so far."""
+        return self._engine.budget.retries
+
+    def answer(self, request: Request) -> Completion:
+        """Answer one request.
+
+        Raises:
+            PolicyError: The engine failed, refused, was too slow, or answered what no engine may answer.
+        """
+        return self._engine.loop.run(self._answer(request))
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        """Answer a batch at once, in order; an exception in a turn's place says why there is none."""
+        return self._engine.loop.run(self._answers(requests))
+
+    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+        """Answer one request piece by piece; closing the iterator early makes the engine stop.
+
+        Raises:
+            PolicyError: As in `answer`; once there was a piece, a broken stream is not asked for again.
+        """
+
+        async def produce(tell: Tell) -> None:
+            completion = await self._answer(request, tell)
+            tell(Delta(_NO_IDS, None, completion))
+
+        async with aclosing(self._engine.loop.pieces(produce)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def draw(self, request: Request, room: int, tell: Tell | None) -> Completion:
+        """Make one attempt at a turn.
+
+        Args:
+            request: What is asked.
+            room: Most tokens to draw.
+            tell: Takes each piece of a stream; None asks for the whole turn.
+
+        Raises:
+            Transient: Another attempt may help.
+            PolicyError: None will.
+        """
+        raise NotImplementedError
+
+    async def _answers(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        return list(await asyncio.gather(*(self._kept_answer(request) for request in requests)))
+
+    async def _kept_answer(self, request: Request) -> Completion | Exception:
+        try:
+            return await self._answer(request)
+        except Exception as error:  # noqa: BLE001  # the other requests' turns are drawn, and must not be lost
+            return error
+
+    async def _answer(self, request: Request, tell: Tell | None = None) -> Completion:
+        wanted = request.sampling.max_tokens
+        room = wanted if self._limit is None else min(wanted, self._limit - len(request.ids_T))
+        if room < 1:
+            return Completion(_NO_IDS, finish_reason="truncated", engine=self.engine, sampling=request.sampling)
+        told = False
+
+        def note(piece: Delta) -> None:
+            nonlocal told
+            told = True
+            if tell is not None:
+                tell(piece)
+
+        async def attempt() -> Completion:
+            try:
+                return await self.draw(request, room, None if tell is None else note)
+            except Transient as error:
+                if told:  # what was told cannot be taken back
+                    raise PolicyError("the stream broke", where=self.name, got=str(error)) from error
+                raise
+
+        return await self._engine.retrying(attempt, request.deadline)
+
+
+def split_address(target: str) -> tuple[str, str]:
+    """Split `URL#MODEL`, where the URL may end in `/v1`; the model is empty where none is named."""
+    url, _, model = target.partition("#")
+    return url.rstrip("/").removesuffix("/v1"), model
