@@ -231,9 +231,9 @@ class Request:
         ids_T: int32 [T], the whole context, ending in the generation prompt.
         sampling: The parameters in force.
         seed: Seed of this request alone; a deterministic policy answers equal requests and seeds with equal ids.
-        conversation: The same for all turns of one conversation: a key for engines that keep a cache. `hf:` keeps none.
-        deadline: Unix time in seconds after which the answer is worthless; None waits. The harness sets none, and `hf:`
-            does not look at it.
+        conversation: Key of the engine's cache: turns of one conversation share it.
+        deadline: Unix time in seconds after which the answer is worthless; None waits. The harness sets none; policies
+            behind HTTP keep it, `hf:` does not look at it.
         info: What the environment tells experts (`expert`, `admissible`); policies that learn never see it.
     """
 

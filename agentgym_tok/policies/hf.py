@@ -1,7 +1,10 @@
 """`hf:PATH`: a transformers model in this process (extra `torch`)."""
 
 import inspect
-from collections.abc import Sequence
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,9 @@ from numpy.typing import NDArray
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.chat.tokenizer import Tokenizer
 from agentgym_tok.errors import ConfigError, DataMissing, FingerprintMismatch, MissingExtra, PolicyError
-from agentgym_tok.policies.base import BasePolicy, draws_untouched
-from agentgym_tok.types import Completion, FinishReason, LogprobKind, Request, Sampling, ScoreRequest, Scores
+from agentgym_tok.policies.base import BasePolicy
+from agentgym_tok.tokens import Ids
+from agentgym_tok.types import Completion, Request, ScoreRequest, Scores
 
 try:
     import torch
@@ -22,7 +26,12 @@ except ImportError as error:
         "transformers models need torch", where="policy hf:PATH", fix='pip install "agentgym-tok[torch]"'
     ) from error
 
+from agentgym_tok.policies import kv_cache, weights
+from agentgym_tok.policies.hf_turn import DrawnTurn, check_logits, processed
+
 __all__ = ["HFPolicy"]
+
+_LOG = logging.getLogger(__name__)
 
 _CHUNK = 256
 """Most ids of one scoring pass; it bounds the logits, which are this many times the vocabulary."""
@@ -39,12 +48,34 @@ _TOKENIZER_FILES = (
 """A folder with none of these has no tokenizer; transformers would make an empty one up."""
 
 
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Hold rows that decode together: the ids of the next pass, the mask up to their end, and all before them.
+
+    `update` counts the updates of the weights that computed the cache.
+    """
+
+    rows: Sequence[DrawnTurn]
+    ids_NT: torch.Tensor
+    mask_NT: torch.Tensor
+    cache: Any
+    update: int
+
+
 class HFPolicy(BasePolicy):
     """Sample from a causal language model of transformers, a batch at a time.
 
     Prompts are padded on the left, so that every row decodes from its last position. Each request draws from a
     generator of its own seed, so its ids do not depend on which requests share the batch, up to the model's own
     floating-point differences between batch shapes; for that reason it does not declare itself deterministic.
+
+    The keys and values of each conversation (`Request.conversation`) are kept, so that its next turn computes its new
+    ids only; where a context departs from what is kept, the common prefix serves. Models whose caches cannot be cut
+    (`kv_cache`) compute every context whole. New weights drop all that is kept.
+
+    One thread may call `update_weights` while another one generates: the update lands between two tokens, and what was
+    computed for the turns at hand is computed again. So each token is drawn from one version's distribution after its
+    whole context, and `Completion.weight_versions` says which.
 
     Log-probabilities are those of the sampled ids, float32, in nats. `raw` where the model's own distribution was drawn
     from (temperature 1, no truncation) or the likeliest token was taken (temperature 0); otherwise `processed`: of the
@@ -57,6 +88,9 @@ class HFPolicy(BasePolicy):
         device: Where the model lives, such as `"cpu"` or `"cuda"`; None takes a GPU where there is one.
         batch_size: Most prompts of one forward pass.
         version: The weights' label on every token.
+        cache_bytes: Most bytes of keys and values kept between turns. Raise it where the conversations that run at once
+            do not fit (2 * layers * KV heads * head size * bytes of a value, for each id): one that was dropped pays
+            its whole context again. 0 keeps none.
 
     Raises:
         DataMissing: There is no model at the path.
@@ -64,6 +98,9 @@ class HFPolicy(BasePolicy):
         ConfigError: The chat format has ids that the model does not know, or, where no tokenizer lies beside the model,
             not as many.
     """
+
+    computed_tokens = 0
+    """Places of all forward passes so far, padding and scoring included: what a cache saves shows here."""
 
     def __init__(
         self,
@@ -73,6 +110,7 @@ class HFPolicy(BasePolicy):
         device: str | None = None,
         batch_size: int = 32,
         version: str = "0",
+        cache_bytes: int = 4 * 2**30,
     ) -> None:
         try:
             model = transformers.AutoModelForCausalLM.from_pretrained(path)
@@ -93,6 +131,10 @@ class HFPolicy(BasePolicy):
         # transformers 5.2x renames the argument, and warns about the old name.
         forward = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in forward else "past_key_values"
+        self._cuttable = kv_cache.can_be_cut(model.config)
+        self._caches = kv_cache.ConversationCaches(cache_bytes if self._cuttable else 0)
+        self._updates = 0
+        self._turnstile, self._weights = threading.Lock(), threading.Lock()
         _check_ids(path, chat, rows=int(model.get_input_embeddings().weight.shape[0]))
 
     def generate(self, requests: Sequence[Request]) -> list[Completion | Exception]:
@@ -103,44 +145,104 @@ class HFPolicy(BasePolicy):
         return answers
 
     def _batch(self, requests: Sequence[Request]) -> list[Completion | Exception]:
-        rows = [_Row(request, self._limit - len(request.ids_T)) for request in requests]
+        rows = [DrawnTurn(request, self._limit - len(request.ids_T)) for request in requests]
         try:
             self._decode([row for row in rows if row.open])
         except RuntimeError as error:
-            if len(requests) == 1:
-                return [error.with_traceback(None)]
+            failed = error.with_traceback(None)
         else:
-            return [row.answer(self.name, self._version) for row in rows]
-        # Most often out of memory: halves of the batch may fit, and draw the same. Here, since an error that is being
-        # handled, like one that keeps its traceback, holds the memory of what failed.
+            return [row.answer(self.name) for row in rows]
+        # Most often out of memory: without the kept caches, or by halves, the batch may fit, and draws the same. Here,
+        # since an error that is being handled, like one that keeps its traceback, holds the memory of what failed.
+        with self._weights:
+            dropped = self._caches.clear()
+        if dropped:
+            return self._batch(requests)
+        if len(requests) == 1:
+            return [failed]
         half = len(requests) // 2
         return [*self._batch(requests[:half]), *self._batch(requests[half:])]
 
     @torch.inference_mode()
-    def _decode(self, rows: Sequence["_Row"]) -> None:
-        if not rows:
-            return  # no prompt leaves room for a token
-        requests = [row.request for row in rows]
-        device = self._model.device
-        longest = max(len(request.ids_T) for request in requests)
-        ids_NT = torch.zeros((len(rows), longest), dtype=torch.long, device=device)
-        mask_NT = torch.zeros_like(ids_NT)
-        for index, request in enumerate(requests):
-            ids_NT[index, longest - len(request.ids_T) :] = torch.from_numpy(request.ids_T.astype(np.int64))
-            mask_NT[index, longest - len(request.ids_T) :] = 1
-        cache = transformers.DynamicCache(config=self._model.config)
+    def _decode(self, rows: Sequence[DrawnTurn]) -> None:
+        batch: _Batch | None = None
         while any(row.open for row in rows):
-            positions_NT = (mask_NT.cumsum(-1) - 1).clamp(min=0)[:, -ids_NT.shape[1] :]
-            logits_NV = self._logits(ids_NT, mask_NT, positions_NT, cache, keep=1)[:, -1]
-            # Finished rows go on with any id: nothing they compute is read any more.
-            drawn = [row.draw(logits_NV[index], self._chat.stop_ids) for index, row in enumerate(rows)]
-            ids_NT = torch.tensor(drawn, dtype=torch.long, device=device)[:, None]
-            mask_NT = torch.cat([mask_NT, torch.ones_like(ids_NT)], dim=1)
+            with self._turnstile:
+                pass  # an update that waits goes first
+            with self._weights:
+                if batch is None or batch.update != self._updates:
+                    batch = self._prepare([row for row in rows if row.open])
+                length = batch.ids_NT.shape[1]
+                positions_NT = (batch.mask_NT.cumsum(-1) - 1).clamp(min=0)[:, -length:]
+                logits_NV = self._logits(batch.ids_NT, batch.mask_NT, positions_NT, batch.cache, keep=1)[:, -1]
+                version = self._version
+            drawn = [row.draw(logits_NV[index], self._chat.stop_ids, version) for index, row in enumerate(batch.rows)]
+            # Finished rows go on with any id, which the mask hides: nothing that they compute is read or kept.
+            batch.ids_NT = torch.tensor(drawn, device=batch.ids_NT.device)[:, None]
+            alive_N = torch.tensor([row.open for row in batch.rows], dtype=torch.long, device=batch.ids_NT.device)
+            batch.mask_NT = torch.cat([batch.mask_NT, alive_N[:, None]], dim=1)
+        if batch is not None:
+            self._keep(batch)
+
+    def _prepare(self, rows: Sequence[DrawnTurn]) -> _Batch:
+        """Lay out each row as what is kept of its context, and then what is not, both padded on the left."""
+        contexts = [row.context() for row in rows]
+        kept = [self._caches.find(row.request.conversation, ids_T) for row, ids_T in zip(rows, contexts, strict=True)]
+        lengths = [len(ids_T) - kv_cache.length_of(prefix) for ids_T, prefix in zip(contexts, kept, strict=True)]
+        usual = max(int(np.median(lengths)), 1)
+        for index, length in enumerate(lengths):
+            # Every row is padded to the longest: one that starts while others go on would cost as much for each.
+            if self._cuttable and length > 2 * usual:
+                kept[index] = self._grow(kept[index], contexts[index][:-usual])
+        cache, ids_NT, mask_NT = kv_cache.lay_out(self._model, kept, contexts)
+        return _Batch(rows, ids_NT, mask_NT, cache, self._updates)
+
+    def _grow(self, kept: kv_cache.Prefix | None, ids_T: Ids) -> kv_cache.Prefix:
+        """Compute the rest of a prefix alone."""
+        cache, ids_NT, mask_NT = kv_cache.lay_out(self._model, [kept], [ids_T])
+        positions_NT = torch.arange(kv_cache.length_of(kept), len(ids_T), device=ids_NT.device)[None]
+        self._logits(ids_NT, mask_NT, positions_NT, cache, keep=1)
+        return kv_cache.Prefix(ids_T, kv_cache.split(cache, 0, mask_NT[0].bool()))
+
+    def _keep(self, batch: _Batch) -> None:
+        """Keep what was computed for each conversation: its context and its turn, but for the last id drawn."""
+        with self._weights:
+            if batch.update != self._updates:
+                return
+            for index, row in enumerate(batch.rows):
+                if row.request.conversation and self._caches.limit and not row.failed:
+                    mask_T = batch.mask_NT[index, :-1].bool()
+                    layers = kv_cache.split(batch.cache, index, mask_T)
+                    prefix = kv_cache.Prefix(row.context()[: int(mask_T.sum())], layers)
+                    self._caches.keep(row.request.conversation, prefix)
+
+    def update_weights(self, state: "Mapping[str, torch.Tensor] | weights.WeightDelta", version: str) -> None:
+        """Put new weights in the place of the old ones, and drop every kept cache; tokens drawn from now on say so.
+
+        Args:
+            state: A state dict with all tensors of the model, or what `weights.delta` found against the weights here.
+            version: Their label.
+
+        Raises:
+            PolicyError: They are not this model's, or a change does not lead to the weights that were sent; then the
+                old ones stay.
+        """
+        with self._turnstile, self._weights:
+            own = self._model.state_dict()
+            if isinstance(state, weights.WeightDelta):
+                weights.apply(own, state)
+            else:
+                weights.copy_into(own, state)
+            self._version = version
+            self._updates += 1
+            _LOG.info("%s has weights %s: the caches of %d conversations go", self.name, version, len(self._caches))
+            self._caches.clear()
 
     def _logits(
         self, ids_NT: torch.Tensor, mask_NT: torch.Tensor, positions_NT: torch.Tensor, cache: Any, *, keep: Any
     ) -> torch.Tensor:
         """Return float32 logits over the chat format's ids; `keep`: the last so many places, or their indices."""
+        self.computed_tokens += ids_NT.numel()
         output = self._model(
             input_ids=ids_NT,
             attention_mask=mask_NT,
@@ -158,7 +260,13 @@ class HFPolicy(BasePolicy):
         Raises:
             PolicyError: A sequence is longer than the model's context, or a logit is not a number.
         """
-        return [self._score(request) for request in requests]
+        scores: list[Scores] = []
+        for request in requests:
+            with self._turnstile:
+                pass
+            with self._weights:
+                scores.append(self._score(request))
+        return scores
 
     @torch.inference_mode()
     def _score(self, request: ScoreRequest) -> Scores:
@@ -183,7 +291,7 @@ class HFPolicy(BasePolicy):
             positions_NT = torch.arange(start, end, device=ids_T.device)[None]
             mask_NT = torch.ones((1, end), dtype=torch.long, device=ids_T.device)
             logits_SV = self._logits(ids_T[None, start:end], mask_NT, positions_NT, cache, keep=places_S - start)[0]
-            _check(logits_SV, f"ids {start} to {end}")
+            check_logits(logits_SV, f"ids {start} to {end}")
             done = 0
             for a, b, sampling in parts:
                 logits_PV, targets_P = logits_SV[done : done + b - a], ids_T[a + 1 : b + 1, None]
@@ -225,89 +333,3 @@ def _nats(parts: Sequence[torch.Tensor]) -> NDArray[np.float32]:
     nats_S: NDArray[np.float32] = torch.cat(list(parts)).clamp(max=0).numpy()
     nats_S.flags.writeable = False
     return nats_S
-
-
-def _check(logits: torch.Tensor, where: str) -> None:
-    if not bool(torch.isfinite(logits).all()):
-        raise PolicyError("the model's logits are no numbers", where=where)
-
-
-class _Row:
-    """Collect the turn of one request."""
-
-    def __init__(self, request: Request, room: int) -> None:
-        self.request = request
-        self._sampling = request.sampling
-        self._generator = torch.Generator().manual_seed(request.seed)
-        self._room = min(request.sampling.max_tokens, room)
-        self._finish: FinishReason = "length" if self._room == request.sampling.max_tokens else "truncated"
-        self._ids: list[int] = []
-        self._logprobs: list[float] = []
-        self._error: PolicyError | None = None
-        self.open = self._room > 0
-
-    def draw(self, logits_V: torch.Tensor, stop_ids: Sequence[int]) -> int:
-        """Draw the next id, and close the turn at a stop token or its limit."""
-        if not self.open:
-            return 0
-        try:
-            _check(logits_V, f"token {len(self._ids)} of a turn")
-        except PolicyError as error:
-            self.open, self._error = False, error
-            return 0
-        logprobs_V = processed(logits_V.cpu(), self._sampling)
-        if self._sampling.temperature == 0:
-            index = int(logprobs_V.argmax())
-        else:
-            index = int(torch.multinomial(logprobs_V.exp(), 1, generator=self._generator))
-        self._ids.append(index)
-        self._logprobs.append(min(0.0, float(logprobs_V[index])))
-        if index in stop_ids:
-            self.open, self._finish = False, "stop"
-        elif len(self._ids) == self._room:
-            self.open = False
-        return index
-
-    def answer(self, engine: str, version: str) -> Completion | Exception:
-        """Return the turn, or why there is none."""
-        if self._error is not None:
-            return self._error
-        ids_T = np.array(self._ids, dtype=np.int32)
-        kind: LogprobKind = "raw" if _is_raw(self._sampling) else "processed"
-        return Completion(
-            ids_T,
-            np.array(self._logprobs, dtype=np.float32),
-            finish_reason=self._finish,
-            weight_versions=((version, 0, len(ids_T)),) if len(ids_T) else (),
-            logprobs=kind,
-            engine=engine,
-            sampling=self._sampling,
-        )
-
-
-def _is_raw(sampling: Sampling) -> bool:
-    return sampling.temperature == 0 or draws_untouched(sampling)
-
-
-def processed(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
-    """Return the log-probabilities that a token is drawn from.
-
-    Args:
-        logits: float32 [..., V].
-        sampling: Temperature first, then top-k, then top-p over what is left, as engines do; 0 leaves the model's own.
-
-    Returns:
-        float32 [..., V], nats; -inf where a token cannot be drawn.
-    """
-    if sampling.temperature == 0:
-        return torch.log_softmax(logits, -1)
-    scaled = logits / sampling.temperature
-    if 0 < sampling.top_k < scaled.shape[-1]:
-        floor = torch.topk(scaled, sampling.top_k).values[..., -1:]
-        scaled = scaled.masked_fill(scaled < floor, -torch.inf)
-    if sampling.top_p < 1:
-        ordered, places = torch.sort(scaled, descending=True)
-        before = torch.softmax(ordered, -1).cumsum(-1) - torch.softmax(ordered, -1)
-        dropped = torch.zeros_like(scaled, dtype=torch.bool).scatter(-1, places, before >= sampling.top_p)
-        scaled = scaled.masked_fill(dropped, -torch.inf)
-    return torch.log_softmax(scaled, -1)

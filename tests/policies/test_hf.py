@@ -18,7 +18,8 @@ transformers = pytest.importorskip("transformers", reason="the extra torch is no
 from agentgym_tok import ChatFormat, Completion, Request, Sampling  # noqa: E402
 from agentgym_tok.errors import ConfigError, DataMissing, FingerprintMismatch, PolicyError  # noqa: E402
 from agentgym_tok.policies import hf, load_policy  # noqa: E402
-from agentgym_tok.policies.hf import HFPolicy, processed  # noqa: E402
+from agentgym_tok.policies.hf import HFPolicy  # noqa: E402
+from agentgym_tok.policies.hf_turn import processed  # noqa: E402
 from agentgym_tok.tokens import as_ids  # noqa: E402
 from agentgym_tok.types import Scorer, ScoreRequest  # noqa: E402
 
