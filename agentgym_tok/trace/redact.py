@@ -23,7 +23,7 @@ from agentgym_tok.trace.drafts import new_folder
 from agentgym_tok.trace.encoding import span_from, to_json
 from agentgym_tok.trace.evidence import evidence_from, evidence_seal
 from agentgym_tok.trace.schema import HEAD
-from agentgym_tok.trace.shard import open_shard, read_meta, reading, write_meta, writing
+from agentgym_tok.trace.shard import open_shard, read_meta, reading, shard_paths, write_meta, writing
 from agentgym_tok.types import Experts, Support
 
 __all__ = ["Redaction", "redact"]
@@ -86,7 +86,7 @@ def redact(
         expected = "patterns that match some text, and not their own description"
         raise ConfigError("nothing to look for", where="redact", got=f"{len(patterns)} patterns", expected=expected)
     folder = Path(run)
-    shards = sorted((folder / "shards").glob("*.sqlite"))
+    shards = shard_paths(folder)
     if not shards:
         raise TraceError("there is no trace", where=folder, expected="shards/*.sqlite", fix="look at the path")
     with new_folder(Path(out)) as draft:

@@ -19,7 +19,7 @@ from agentgym_tok.trace.exchange.rollouts import Place, Rollouts, opened, rollou
 from agentgym_tok.trace.exchange.stream import stream
 from agentgym_tok.trace.reader import Reader
 from agentgym_tok.trace.records import Status
-from agentgym_tok.trace.shard import reading
+from agentgym_tok.trace.shard import reading, shard_paths
 from agentgym_tok.trace.store import TraceStore
 
 __all__ = ["Selection", "prune", "pruned"]
@@ -84,7 +84,7 @@ def pruned(run: str | Path) -> list[dict[str, Any]]:
         TraceError: A shard cannot be read.
     """
     documents: list[dict[str, Any]] = []
-    for path in sorted((Path(run) / "shards").glob("*.sqlite")):
+    for path in shard_paths(Path(run)):
         with contextlib.suppress(TraceCorrupt), Reader.opened(path) as reader:
             if reader is not None:
                 stored = reader.documents().items()

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from agentgym_tok.errors import TraceCorrupt, TraceError
 from agentgym_tok.trace.reader import Reader
 from agentgym_tok.trace.schema import FORMAT
-from agentgym_tok.trace.shard import check_meta, reading
+from agentgym_tok.trace.shard import check_meta, reading, shard_paths
 
 __all__ = ["Place", "Rollouts", "opened", "rollouts"]
 
@@ -53,7 +53,7 @@ def opened(runs: Iterable[str | Path]) -> Iterator[list[Reader]]:
         readers: list[Reader] = []
         for run in map(Path, runs):
             before = len(readers)
-            for path in sorted((run / "shards").glob("*.sqlite")):
+            for path in shard_paths(run):
                 reader = stack.enter_context(Reader.opened(path))
                 if reader is not None:
                     _check_version(reader)

@@ -11,6 +11,7 @@ from typing import Final, TextIO
 from agentgym_tok.errors import TraceError
 from agentgym_tok.trace.reader import Reader
 from agentgym_tok.trace.records import Episode
+from agentgym_tok.trace.shard import shard_paths
 from agentgym_tok.trace.store import TraceStore
 from agentgym_tok.trace.viewer.chunks import ADVANTAGE_EPSILON, Chunks, DriftMark, advantages, packed
 
@@ -79,7 +80,7 @@ def _write(file: TextIO, store: TraceStore, marks: Mapping[str, Sequence[DriftMa
 
 def _episodes(run: Path) -> Iterator[Episode]:
     """Yield every episode of every shard, each without its subagents, since those are episodes of their own."""
-    for path in sorted((run / "shards").glob("*.sqlite")):
+    for path in shard_paths(run):
         with Reader.opened(path) as reader:
             if reader is None:
                 continue
