@@ -20,13 +20,13 @@ def _hf(path: str, chat: ChatFormat) -> Policy:
 
 
 def _vllm(target: str, chat: ChatFormat) -> Policy:
-    from agentgym_tok.policies.vllm import VLLMPolicy  # noqa: PLC0415  # extra `engines`
+    from agentgym_tok.policies.http.vllm import VLLMPolicy  # noqa: PLC0415  # extra `engines`
 
     return VLLMPolicy(target, chat)
 
 
 def _openai(target: str, chat: ChatFormat) -> Policy:
-    from agentgym_tok.policies.openai import OpenAIPolicy  # noqa: PLC0415  # extra `engines`
+    from agentgym_tok.policies.http.openai import OpenAIPolicy  # noqa: PLC0415  # extra `engines`
 
     return OpenAIPolicy(target, chat)
 

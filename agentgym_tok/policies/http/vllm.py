@@ -8,9 +8,9 @@ from typing import Any
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ConfigError, FingerprintMismatch, PolicyError, unknown_name
-from agentgym_tok.policies.http_engine import Garbled, HttpEngine, Refused, Transient
-from agentgym_tok.policies.http_policy import HttpPolicy, Tell, split_address
-from agentgym_tok.policies.vllm_replies import TurnReader
+from agentgym_tok.policies.http.engine import Garbled, HttpEngine, Refused, Transient
+from agentgym_tok.policies.http.policy import HttpPolicy, Tell, split_address
+from agentgym_tok.policies.http.vllm_replies import TurnReader
 from agentgym_tok.tokens import as_ids
 from agentgym_tok.types import Completion, LogprobKind, Request, Sampling
 

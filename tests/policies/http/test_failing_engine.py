@@ -14,7 +14,7 @@ from fake_vllm import CHAT, COMPLETIONS, GENERATE, TRANSIENT
 from agentgym_tok import ChatFormat, Sampling
 from agentgym_tok.envs.alfworld.env import ALFWorldEnv
 from agentgym_tok.harness import Harness
-from agentgym_tok.policies.vllm import VLLMPolicy
+from agentgym_tok.policies.http.vllm import VLLMPolicy
 from agentgym_tok.trace import RunMeta, TraceStore, account, verify
 
 BUILTIN = ChatFormat.builtin()

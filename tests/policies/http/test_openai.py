@@ -19,7 +19,7 @@ from agentgym_tok import ChatFormat, Completion, Request, Sampling
 from agentgym_tok.envs.alfworld.env import ALFWorldEnv
 from agentgym_tok.errors import PolicyError
 from agentgym_tok.harness import Harness
-from agentgym_tok.policies.openai import OpenAIPolicy
+from agentgym_tok.policies.http.openai import OpenAIPolicy
 from agentgym_tok.tokens import as_ids
 from agentgym_tok.trace import RunMeta, TraceStore, account, verify
 

@@ -4,9 +4,9 @@ import logging
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import PolicyError
-from agentgym_tok.policies.http_engine import Garbled, HttpEngine, Refused
-from agentgym_tok.policies.http_policy import HttpPolicy, Tell, split_address
-from agentgym_tok.policies.text_servers import ROUTES, Asked, Route
+from agentgym_tok.policies.http.engine import Garbled, HttpEngine, Refused
+from agentgym_tok.policies.http.policy import HttpPolicy, Tell, split_address
+from agentgym_tok.policies.http.text_servers import ROUTES, Asked, Route
 from agentgym_tok.types import Completion, Request, Sampling
 
 __all__ = ["OpenAIPolicy"]

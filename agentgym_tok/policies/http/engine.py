@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from agentgym_tok.errors import ConfigError, MissingExtra, PolicyError
-from agentgym_tok.policies.loop_thread import LoopThread
-from agentgym_tok.policies.retry_budget import RetryBudget
+from agentgym_tok.policies.http.loop_thread import LoopThread
+from agentgym_tok.policies.http.retry_budget import RetryBudget
 
 try:
     import httpx2

@@ -14,8 +14,8 @@ from fake_vllm import CHAT, COMPLETIONS, GENERATE, TRANSIENT
 from agentgym_tok import ChatFormat, Completion, Policy, Request, Sampling
 from agentgym_tok.errors import ConfigError, FingerprintMismatch, PolicyError, UnknownName
 from agentgym_tok.policies import load_policy
-from agentgym_tok.policies.http_engine import API_KEY
-from agentgym_tok.policies.vllm import VLLMPolicy
+from agentgym_tok.policies.http.engine import API_KEY
+from agentgym_tok.policies.http.vllm import VLLMPolicy
 from agentgym_tok.tokens import as_ids
 
 BUILTIN = ChatFormat.builtin()

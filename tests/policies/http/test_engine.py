@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from agentgym_tok import ChatFormat, Request, Sampling
 from agentgym_tok.errors import ConfigError, PolicyError
-from agentgym_tok.policies.http_engine import HttpEngine, _retry_after
-from agentgym_tok.policies.retry_budget import RetryBudget
-from agentgym_tok.policies.vllm import VLLMPolicy
+from agentgym_tok.policies.http.engine import HttpEngine, _retry_after
+from agentgym_tok.policies.http.retry_budget import RetryBudget
+from agentgym_tok.policies.http.vllm import VLLMPolicy
 
 BUILTIN = ChatFormat.builtin()
 IDS_T = BUILTIN.open([{"role": "user", "content": "Hello."}]).ids

@@ -8,7 +8,7 @@ from typing import Self, TypeAlias
 
 from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies.base import BasePolicy
-from agentgym_tok.policies.http_engine import HttpEngine, Transient
+from agentgym_tok.policies.http.engine import HttpEngine, Transient
 from agentgym_tok.tokens import as_ids
 from agentgym_tok.types import Completion, Delta, Request
 

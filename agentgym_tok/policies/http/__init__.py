@@ -1,0 +1,1 @@
+"""Engines behind HTTP (extra `engines`): vLLM by token ids, servers of text, and what the two share."""
