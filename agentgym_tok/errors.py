@@ -18,6 +18,7 @@
     │   └── TraceCorrupt (ValueError)        a record that contradicts itself
     ├── WorldError (RuntimeError)            the world under an environment failed
     └── PolicyError (RuntimeError)           the engine failed, or returned what no engine may return
+        └── TransientPolicyError             another attempt may not meet this failure
 
 To add one: inherit a class above AND the stdlib class that a stranger would catch, list it in `__all__`,
 and give it no constructor of its own, so that it stays picklable (vector environments send errors between processes).
@@ -25,7 +26,7 @@ and give it no constructor of its own, so that it stays picklable (vector enviro
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = [
     "AgentGymTokError",
@@ -44,6 +45,7 @@ __all__ = [
     "StoreLocked",
     "TraceCorrupt",
     "TraceError",
+    "TransientPolicyError",
     "UnknownName",
     "WorldError",
     "unknown_name",
@@ -153,6 +155,15 @@ class WorldError(AgentGymTokError, RuntimeError):
 
 class PolicyError(AgentGymTokError, RuntimeError):
     """The engine failed, or returned what no engine may return (boundary `policy`)."""
+
+    transient: ClassVar[bool] = False
+    """Another attempt may not meet this failure: the engine was away, overloaded or out of memory, or broke off."""
+
+
+class TransientPolicyError(PolicyError):
+    """The engine failed in a way that may pass; whoever can wait may ask again."""
+
+    transient = True
 
 
 def unknown_name(kind: str, name: object, known: Iterable[str], *, where: object = None) -> UnknownName:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from agentgym_tok.config import Config
 from agentgym_tok.errors import ChatError, PolicyError
@@ -221,6 +221,28 @@ class Sampling(Config):
     top_p: float = Field(default=1.0, gt=0, le=1, description="nucleus; 1 keeps every token")
     top_k: int = Field(default=0, ge=0, description="keep the k likeliest tokens; 0 keeps every token")
     max_tokens: int = Field(default=256, ge=1, description="longest turn, in tokens")
+    stop: tuple[str, ...] = Field(
+        default=(),
+        max_length=4,  # what OpenAI's servers take
+        description="the turn ends with the token whose text completes one of these, and which stays whole",
+    )
+
+    @field_validator("stop")
+    @classmethod
+    def _check_stop(cls, stop: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in stop or len(set(stop)) < len(stop):
+            raise ValueError("stop strings must differ, and none may be empty")
+        if any(sign == "\ufffd" or "\ud800" <= sign <= "\udfff" for one in stop for sign in one):
+            raise ValueError("a stop string must not hold U+FFFD or lone surrogates: no token spells them")
+        return stop
+
+    @model_serializer(mode="wrap")
+    def _without_no_stop(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # Traces hold the parameters as JSON under a hash: those without stop strings stay byte for byte what they were.
+        cells: dict[str, Any] = write(self)
+        if not self.stop:
+            cells.pop("stop", None)
+        return cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,13 +299,15 @@ class Completion:
         logprobs_T: float32 [T], nats, full precision; None where the engine has none.
         finish_reason: `stop`, `length` (token limit of the turn), `truncated` (no room) or `abort`.
         weight_versions: `(version, start, end)`, half-open runs over `ids_T`.
-        ids_exact: False where the ids were guessed from text; such turns are kept and never trained.
+        ids_exact: False where the ids were guessed from text, or may not be all that was drawn; such turns are kept and
+            never trained.
         logprobs: `raw` (of the model), `processed` (after temperature, top-k and top-p), `missing` or `sentinel`.
         engine: Name and version of what drew the ids.
         sampling: The parameters in force.
         origin: `sampled`, or `demonstration` for experts and encoded text.
         experts_T_L_K: uint16 [T, L, K], the experts that each layer of a mixture chose; None where nobody said.
         support: The ids that each token could be drawn from; None where nobody said.
+        note: Why the ids are not exact, for people.
     """
 
     ids_T: Ids
@@ -297,6 +321,7 @@ class Completion:
     origin: Origin = "sampled"
     experts_T_L_K: Experts | None = None
     support: Support | None = None
+    note: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids_T", as_ids(self.ids_T, where="Completion.ids_T"))

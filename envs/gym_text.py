@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import gymnasium as gym
 
-from agentgym_tok.envs.engine import TextObservation
-from agentgym_tok.errors import CloneUnsupported, ResetNeeded, WorldError, unknown_name
+from agentgym_tok.envs.engine import TextEngine, TextObservation
+from agentgym_tok.errors import CloneUnsupported, ConfigError, ResetNeeded, WorldError, unknown_name
 
-__all__ = ["GymText"]
+__all__ = ["GymText", "as_engine"]
 
 
 class GymText:
@@ -105,3 +105,24 @@ class GymText:
     def close(self) -> None:
         """Close the environment."""
         self.env.close()
+
+
+def as_engine(world: object) -> TextEngine:
+    """Return the text engine that a world is, or that plays it.
+
+    Raises:
+        ConfigError: It is no world.
+    """
+    if isinstance(world, gym.Env):
+        return GymText(world)
+    if isinstance(world, TextEngine):
+        return world
+    members = (name for name in (*TextEngine.__annotations__, *vars(TextEngine)) if not name.startswith("_"))
+    missing = ", ".join(name for name in members if not hasattr(world, name))
+    raise ConfigError(
+        "this is no world",
+        where="TokenEnv: world",
+        got=f"{type(world).__name__}, which has no {missing}",
+        expected="a TextEngine or a gymnasium.Env",
+        fix="add what is missing",
+    )

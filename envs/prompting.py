@@ -60,7 +60,10 @@ class Exchange:
 
 @runtime_checkable
 class Prompting(Protocol):
-    """Turn observations into messages and turns into commands; stateless, so that environments can be cloned."""
+    """Turn observations into messages and turns into commands; stateless, so that environments can be cloned.
+
+    One whose turns end at strings also has `stop`, the tuple of them: `TokenEnv.stop`.
+    """
 
     @property
     def name(self) -> str:

@@ -3,14 +3,14 @@
 import math
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentgym_tok.envs.token_env import TokenEnv
 from agentgym_tok.errors import WorldError
 from agentgym_tok.tokens import Context, Ids
-from agentgym_tok.trace import Edge, EpisodeHead, Failure, Status, TraceStore, Turn, sent_digest
+from agentgym_tok.trace import Edge, EdgeKind, EpisodeHead, Failure, Status, TraceStore, Turn, sent_digest
 from agentgym_tok.trace.laws import answered, first_difference
 from agentgym_tok.types import Completion, Message
 
@@ -53,18 +53,28 @@ class Recorder:
         head: What the episode is.
         info: What `reset` returned.
         store: Where turns go; None keeps them in memory only.
+        opening: How the first context came about.
     """
 
-    def __init__(self, env: TokenEnv, head: EpisodeHead, info: dict[str, Any], store: TraceStore | None = None) -> None:
+    def __init__(
+        self,
+        env: TokenEnv,
+        head: EpisodeHead,
+        info: dict[str, Any],
+        store: TraceStore | None = None,
+        *,
+        opening: EdgeKind = "fresh_prompt",
+    ) -> None:
         self.head = head
         self.turns: list[Turn] = []
         self.success: bool | None = info["success"]
-        self._env = env
+        self.env = env
+        """The environment; a harness that goes on with a copy of it says so here."""
         self._store = store
         self._facts = ("shortened", "refusal", *env.metrics)
         self._anchor: str = info["text"]
         # What the environment offers next: a context, how it came about, and the messages that it was made of.
-        self._edge = Edge("fresh_prompt", None, 0)
+        self._edge = Edge(opening, None, 0)
         self._context = env.context
         self._messages: tuple[Message, ...] = env.conversation
         if store is not None:
@@ -85,6 +95,8 @@ class Recorder:
         messages: Sequence[Message] | None = None,
         attempt: int = 0,
         used: bool = True,
+        put_back: bool = False,
+        facts: Mapping[str, Any] | None = None,
     ) -> Turn:
         """Append one attempt at a turn.
 
@@ -103,6 +115,8 @@ class Recorder:
                 None takes what the environment says of the context that it offered, and nothing of another one.
             attempt: How often this turn was sampled before, from the same context.
             used: The episode goes on with this attempt.
+            put_back: The world was put back to before the turn, so that it goes on from there.
+            facts: More small JSON-able facts than the environment's own.
 
         Raises:
             TraceError: The store cannot take it, or the edge leads elsewhere.
@@ -120,7 +134,7 @@ class Recorder:
             completion=completion,
             edge=edge or found,
             messages=tuple(messages),
-            text=self._env.chat.decode(completion.ids_T),
+            text=self.env.chat.decode(completion.ids_T),
             action_text=info.get("action_text") or "",
             format_ok=_plain(info.get("format_ok")),
             valid_action=_plain(info.get("valid_action")),
@@ -134,12 +148,16 @@ class Recorder:
             started=now if started is None else started,
             ended=now,
             failure=failure,
-            facts={"anchor": self._anchor, **{name: info[name] for name in self._facts if name in info}},
+            facts={
+                "anchor": self._anchor,
+                **{name: info[name] for name in self._facts if name in info},
+                **(facts or {}),
+            },
         )
         if self._store is not None:
             self._store.append(turn)
         self.turns.append(turn)
-        if step is not None and used:
+        if step is not None and used and not put_back:
             self._expect(step, turn.index)
         return turn
 
@@ -169,8 +187,8 @@ class Recorder:
             return
         kind = info["edge"]
         self._edge = Edge(kind, index, index + 1, info.get("refusal", ""))
-        self._context = self._env.context
-        self._messages = info["messages"] if kind == "continuation" else self._env.conversation
+        self._context = self.env.context
+        self._messages = info["messages"] if kind == "continuation" else self.env.conversation
 
     def finish(self, status: Status, failure: Failure | None = None) -> None:
         """Close the episode in the store."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from agentgym_tok.chat import ChatFormat, Refusal
 from agentgym_tok.chat.inline import INLINE
-from agentgym_tok.envs.engine import TextEngine, TextObservation
-from agentgym_tok.envs.gym_text import GymText
+from agentgym_tok.envs.engine import TextObservation
+from agentgym_tok.envs.foreign import Isolation, World, world_engine
 from agentgym_tok.envs.presets import PRESETS, Presets, make_prompting
 from agentgym_tok.envs.prompting import Command, Exchange, Prompting, Words
 from agentgym_tok.envs.shorten import shorten
@@ -41,7 +41,8 @@ class TokenEnv(gym.Env[Ids, Ids]):
     turn exactly as sampled, with or without its stop token; it stands in the next observation id for id.
 
     Args:
-        world: A text engine, or any Gymnasium environment with string observations and actions.
+        world: A text engine, or any Gymnasium environment with string observations and actions; or what makes one: a
+            class, a function, a `functools.partial`, a name that `gym.make` knows.
         chat: Tokenizer and template.
         prompting: `"transcript"` (one growing conversation), `"react"` (another one), `"step"` (a fresh prompt each
             step), or your own.
@@ -50,11 +51,17 @@ class TokenEnv(gym.Env[Ids, Ids]):
         max_context: Most ids of an observation; the episode is truncated where the next one would be longer.
         max_action: Most ids of an action.
         max_observation_tokens: Shorten a longer world text in its middle; None keeps every text whole.
+        isolation: `"process"` runs the world in a process of its own: one that hangs, dies or floods ends its episode
+            with a `WorldError`, and nothing else. `"none"` runs it in this process. None isolates what makes a foreign
+            world, and leaves instances and the library's own worlds here.
+        world_timeout_s: Seconds that an isolated world has for each answer.
         render_mode: `"ansi"` shows the text of the context.
 
     Raises:
         ConfigError: An option cannot work, the world is none, or the prompting needs tools and the template has no word
             for calls.
+        UnknownName: The world is a name that `gym.make` does not know.
+        WorldError: The world could not be made in a process of its own.
     """
 
     presets: ClassVar[Presets] = PRESETS
@@ -68,7 +75,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
 
     def __init__(
         self,
-        world: "TextEngine | gym.Env[str, str]",
+        world: World,
         chat: ChatFormat,
         prompting: str | Prompting = "transcript",
         *,
@@ -77,6 +84,8 @@ class TokenEnv(gym.Env[Ids, Ids]):
         max_context: int = 32_768,
         max_action: int = 8_192,
         max_observation_tokens: int | None = None,
+        isolation: Isolation | None = None,
+        world_timeout_s: float = 60.0,
         render_mode: str | None = None,
     ) -> None:
         if not isinstance(chat, ChatFormat):
@@ -91,7 +100,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
                 where="TokenEnv",
                 got=f"{max_steps=}, {max_context=}, {max_action=}, {max_observation_tokens=}",
             )
-        self.engine = _engine(world)
+        self.engine = world_engine(world, isolation, world_timeout_s)
         self.chat = chat
         self.prompting = make_prompting(prompting, words, self.presets)
         if self.prompting.tools and not chat.writes_calls(with_text=False):
@@ -102,7 +111,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
                 fix="choose another prompting, such as react",
             )
         self.max_steps, self.max_context = max_steps, max_context
-        self._longest_action = max_action
+        self.max_action = max_action
         self.max_observation_tokens = max_observation_tokens
         self.render_mode = render_mode
         self.observation_space = TokenSpace(chat.vocab_size, max_context)
@@ -224,9 +233,19 @@ class TokenEnv(gym.Env[Ids, Ids]):
         return self._context
 
     @property
+    def observation(self) -> TextObservation:
+        """What the world said last, whole."""
+        return self._observation
+
+    @property
     def conversation(self) -> tuple[Message, ...]:
         """The messages that the context stands for, all of them, for people and for rendering anew."""
         return tuple(self._messages)
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Strings at which the prompting wants turns to end, for `Sampling.stop`; empty where it names none."""
+        return tuple(getattr(self.prompting, "stop", ()))
 
     def adopt(self, context: Context, messages: Sequence[Message] | None = None) -> None:
         """Go on from another context: rewritten by a harness, or with a turn that carries more than its ids.
@@ -306,12 +325,12 @@ class TokenEnv(gym.Env[Ids, Ids]):
         """Return the context that ends in the action."""
         self._require_running()
         ids_T = as_ids(action, where="action", vocab_size=self.chat.vocab_size)
-        if not 1 <= len(ids_T) <= self._longest_action:
+        if not 1 <= len(ids_T) <= self.max_action:
             raise InvalidAction(
                 "an action needs ids, and not too many",
                 where="action",
                 got=f"{len(ids_T)} ids",
-                expected=f"1 to {self._longest_action}",
+                expected=f"1 to {self.max_action}",
                 fix="a policy that says nothing still says its stop token; raise max_action for longer turns",
             )
         context = self.context
@@ -382,19 +401,3 @@ class TokenEnv(gym.Env[Ids, Ids]):
                 fix="give them other names",
             )
         return info | facts
-
-
-def _engine(world: object) -> TextEngine:
-    if isinstance(world, gym.Env):
-        return GymText(world)
-    if isinstance(world, TextEngine):
-        return world
-    members = (name for name in (*TextEngine.__annotations__, *vars(TextEngine)) if not name.startswith("_"))
-    missing = ", ".join(name for name in members if not hasattr(world, name))
-    raise ConfigError(
-        "this is no world",
-        where="TokenEnv: world",
-        got=f"{type(world).__name__}, which has no {missing}",
-        expected="a TextEngine or a gymnasium.Env",
-        fix="name a registered world in gym.make instead" if isinstance(world, str) else "add what is missing",
-    )

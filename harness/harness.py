@@ -1,8 +1,10 @@
 """The loop that drives a policy through worlds."""
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,22 +12,23 @@ import numpy as np
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.envs.recording import new_episode_id
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import (
-    ConfigError,
-    DataMissing,
-    FingerprintMismatch,
-    PolicyError,
-    TraceError,
-    UnknownName,
-    unknown_name,
-)
-from agentgym_tok.harness.rollout import Rollout, failed_start
-from agentgym_tok.harness.starts import Starts, TokenGym
+from agentgym_tok.errors import ConfigError, DataMissing, FingerprintMismatch, TraceError, UnknownName, unknown_name
+from agentgym_tok.harness.asker import Asker
+from agentgym_tok.harness.blocking import run_blocking
+from agentgym_tok.harness.budget import Budget, Spending
+from agentgym_tok.harness.compaction import Compaction
+from agentgym_tok.harness.observers import Observer
+from agentgym_tok.harness.progress import Progress
+from agentgym_tok.harness.resume import Place, finished
+from agentgym_tok.harness.retries import Retries
+from agentgym_tok.harness.rollout import Rollout, Setup
+from agentgym_tok.harness.starts import Starts, TokenGym, failed_start, in_world
+from agentgym_tok.harness.subagents import Subagents
+from agentgym_tok.harness.tools import Toolbox
 from agentgym_tok.policies import load_policy
 from agentgym_tok.seeds import derive_seed
-from agentgym_tok.tokens import TURN_ORIGINS
 from agentgym_tok.trace import Episode, EpisodeHead, TraceStore
-from agentgym_tok.types import Completion, Policy, Request, Sampling
+from agentgym_tok.types import Policy, Sampling
 
 __all__ = ["Harness"]
 
@@ -33,14 +36,26 @@ __all__ = ["Harness"]
 class Harness:
     """Drive a policy through token environments, and log every turn's exact context.
 
+    Each method has a twin for asynchronous callers: `arun`, `arun_many`.
+
     Args:
         policy: A policy, its name, or a callable `ids -> ids`.
         chat: Must be the environments' own format.
         store: Where turns go; None keeps them in the returned episodes only.
         sampling: How turns are drawn.
+        compaction: Rewrites conversations that become long; None ends an episode that does not fit.
+        retries: What is tried again; nothing without it.
+        tools: Tools that the policy may call beside the world's; each episode gets fresh ones.
+        subagents: Lets the policy open children; None gives it no such tool.
+        budget: Limits of each episode.
+        total: Limits of each call of `run` and `run_many`; episodes in flight end with their turn, and those that had
+            not begun do not.
+        turn_timeout_s: Longest wait for one answer of the policy, in seconds; None waits.
+        observers: See every turn, edge and episode.
 
     Raises:
         FingerprintMismatch: The policy says that it knows the ids of another chat format.
+        ConfigError: The chat format has no way to write a call, and there are tools.
     """
 
     def __init__(
@@ -50,11 +65,28 @@ class Harness:
         *,
         store: TraceStore | None = None,
         sampling: Sampling | None = None,
+        compaction: Compaction | None = None,
+        retries: Retries | None = None,
+        tools: Toolbox | None = None,
+        subagents: Subagents | None = None,
+        budget: Budget | None = None,
+        total: Budget | None = None,
+        turn_timeout_s: float | None = None,
+        observers: Sequence[Observer] = (),
     ) -> None:
         self.policy = load_policy(policy, chat)
         self.chat = chat
         self.store = store
         self.sampling = sampling or Sampling()
+        self._budget, self._total = budget or Budget(), total or Budget()
+        self._observers = tuple(observers)
+        self._parts = {
+            "compaction": compaction,
+            "retries": retries or Retries(),
+            "tools": tools,
+            "subagents": subagents,
+            "turn_timeout_s": turn_timeout_s,
+        }
         known = getattr(self.policy, "fingerprint", chat.fingerprint)
         if known != chat.fingerprint:
             raise FingerprintMismatch(
@@ -63,6 +95,13 @@ class Harness:
                 got=str(known)[:16],
                 expected=f"{chat.fingerprint[:16]} ({chat.reference})",
                 fix="make the policy, the environments and the harness with the same ChatFormat",
+            )
+        if (tools is not None or subagents is not None) and not chat.writes_calls(with_text=False):
+            raise ConfigError(
+                "the template has no word for tool calls",
+                where=chat.reference,
+                got="a harness with tools",
+                fix="choose a model whose template writes calls",
             )
 
     def run(self, env: TokenGym, seed: int = 0, task: str | int | None = None) -> Episode:
@@ -81,18 +120,23 @@ class Harness:
             UnknownName: There is no such task.
             TraceError: The store cannot take the episode, which is then left as abandoned.
         """
+        return run_blocking(self.arun(env, seed, task))
+
+    async def arun(self, env: TokenGym, seed: int = 0, task: str | int | None = None) -> Episode:
+        """Play one episode; see `run`."""
         tokens = self._check(env)
         head = EpisodeHead(new_episode_id(), _task_id(tokens, task, seed), tokens.engine.source, seed=seed)
-        rollout = self._begin(head, lambda: (env, env.reset(seed=seed, options={"task": head.task})[1]))
-        if isinstance(rollout, Episode):
-            return rollout
-        try:
-            while rollout.running:
-                self._advance([rollout])
-        finally:
-            if rollout.running:
-                rollout.abandon()
-        return rollout.episode()
+        async with Asker(self.policy) as asker:
+            setup, total = self._setup(asker), Spending(self._total)
+
+            async def start() -> tuple[TokenGym, dict[str, Any]]:
+                _, info = await in_world(tokens, lambda: env.reset(seed=seed, options={"task": head.task}))
+                return env, info
+
+            begun = await self._begin(head, start, setup, total)
+            episode = begun if isinstance(begun, Episode) else await begun.play()
+        self._announce(episode)
+        return episode
 
     def run_many(
         self,
@@ -102,9 +146,12 @@ class Harness:
         group_size: int = 1,
         concurrency: int = 64,
         seed: int = 0,
+        resume: str | Path | None = None,
         on_episode: Callable[[Episode], None] | None = None,
+        progress: bool = False,
+        keep: bool = True,
     ) -> list[Episode]:
-        """Play many episodes at once; the policy answers all of them in one batch a round.
+        """Play many episodes at once; what they ask at the same time goes to the policy as one batch.
 
         Each task is reset once, and its group starts from clones of that one start; a world that cannot be cloned is
         reset once for each member instead. A task that stands in `tasks` again is another group, with a seed of its
@@ -119,40 +166,134 @@ class Harness:
             concurrency: Most episodes in flight.
             seed: Seed of the run. The same seed draws the same turns again, so one store takes each task with each
                 seed once: give each iteration of a training loop a seed of its own.
+            resume: Folder of a run, such as the store's own, that was begun with the same tasks, sizes and seed:
+                episodes that have ended there are taken from it, and the others are played from their start.
             on_episode: Called with each episode when it ends.
+            progress: Show a bar with the successes so far on a terminal, lines elsewhere.
+            keep: Return the episodes; False keeps none in memory, for runs of many thousands.
 
         Returns:
-            The episodes: those of a task together, in the order of the tasks, whatever ended first.
+            The episodes: those of a task together, in the order of the tasks, whatever ended first. Without those that
+            the `total` budget did not let begin.
 
         Raises:
             ConfigError: A number is not positive, an environment does not fit, or the store holds one of the groups.
             UnknownName: There is no such task.
             TraceError: The store cannot take a turn.
         """
+        return run_blocking(
+            self.arun_many(
+                make_env,
+                tasks,
+                group_size=group_size,
+                concurrency=concurrency,
+                seed=seed,
+                resume=resume,
+                on_episode=on_episode,
+                progress=progress,
+                keep=keep,
+            )
+        )
+
+    async def arun_many(
+        self,
+        make_env: Callable[[], TokenGym],
+        tasks: Sequence[str | int],
+        *,
+        group_size: int = 1,
+        concurrency: int = 64,
+        seed: int = 0,
+        resume: str | Path | None = None,
+        on_episode: Callable[[Episode], None] | None = None,
+        progress: bool = False,
+        keep: bool = True,
+    ) -> list[Episode]:
+        """Play many episodes at once; see `run_many`."""
         if group_size < 1 or concurrency < 1:
             got = f"{group_size=}, {concurrency=}"
             raise ConfigError("groups and concurrency are at least 1", where="Harness.run_many", got=got)
         with Starts(make_env, self._check) as starts:
             ids = [_task_id(starts.tokens, task, seed) for task in tasks]
             slots = [_Slot(*group, replica) for group in _groups(ids, seed) for replica in range(group_size)]
-            self._refuse_repeated(slots)
-            waiting = deque(slots)
-            flying: list[_Slot] = []
-            try:
-                while waiting or flying:
-                    while waiting and len(flying) < concurrency:
-                        flying.append(waiting.popleft())
-                        self._take_off(flying[-1], starts)
-                    self._advance([slot.rollout for slot in flying if slot.rollout is not None])
-                    for slot in [slot for slot in flying if slot.settle(starts)]:
-                        flying.remove(slot)
-                        if on_episode is not None and slot.episode is not None:
-                            on_episode(slot.episode)
-            finally:
-                for slot in flying:
-                    if slot.rollout is not None and slot.rollout.running:
-                        slot.rollout.abandon()
+            done = finished(self.store, resume) if resume is not None else {}
+            self._refuse_repeated([slot for slot in slots if slot.place not in done], resumed=resume is not None)
+            with Progress(len(slots), self.policy.name, shown=progress) as bar:
+
+                def settle(slot: "_Slot", episode: Episode) -> None:
+                    slot.episode = episode if keep else None
+                    bar.advance(solved=bool(episode.success))
+                    if on_episode is not None:
+                        on_episode(episode)
+
+                for slot in slots:
+                    if slot.place in done:
+                        settle(slot, done[slot.place])
+                await self._fly([slot for slot in slots if slot.place not in done], starts, concurrency, settle)
         return [slot.episode for slot in slots if slot.episode is not None]
+
+    async def _fly(
+        self,
+        slots: "Sequence[_Slot]",
+        starts: Starts,
+        concurrency: int,
+        settle: "Callable[[_Slot, Episode], None]",
+    ) -> None:
+        """Play so many episodes at once as may be, in their order."""
+        total, waiting = Spending(self._total), iter(slots)
+
+        async def play(setup: Setup) -> None:
+            for slot in waiting:
+                if total.exhausted():
+                    return
+                episode = await self._play(slot, starts, setup, total)
+                self._announce(episode)
+                settle(slot, episode)
+
+        async with Asker(self.policy) as asker:
+            setup = self._setup(asker)
+            await _together([play(setup) for _ in range(min(concurrency, len(slots)))])
+
+    async def _play(self, slot: "_Slot", starts: Starts, setup: Setup, total: Spending) -> Episode:
+        source = starts.tokens.engine.source
+        head = EpisodeHead(new_episode_id(), slot.task, source, slot.group_id, slot.replica, slot.seed)
+        again = slot.replica > 0
+        begun = await self._begin(head, lambda: starts.begin(slot.task, slot.seed, again=again), setup, total)
+        if isinstance(begun, Episode):
+            return begun
+        try:
+            return await begun.play()
+        finally:
+            starts.give_back(begun.env)
+
+    def _setup(self, asker: Asker) -> Setup:
+        return Setup(
+            asker,
+            self.sampling,
+            hints=self.policy.wants_info,
+            store=self.store,
+            observers=self._observers,
+            **self._parts,  # type: ignore[arg-type]  # by their own names
+        )
+
+    def _announce(self, episode: Episode) -> None:
+        for observer in self._observers:
+            observer.on_episode(episode)
+
+    async def _begin(
+        self,
+        head: EpisodeHead,
+        start: Callable[[], Awaitable[tuple[TokenGym, dict[str, Any]]]],
+        setup: Setup,
+        total: Spending,
+    ) -> Rollout | Episode:
+        """Return a rollout that awaits its first turn, or the record of a world that did not start."""
+        try:
+            env, info = await start()
+        except (UnknownName, ConfigError, DataMissing, TraceError):
+            raise  # a mistake of the caller, or no store: the same for every episode
+        except Exception as error:  # noqa: BLE001  # whatever a world raises is a record
+            return failed_start(head, error, self.store)
+        return Rollout(env, info, replace(head, task=info["task"]), setup, Spending(self._budget, total))
 
     def _check(self, env: TokenGym) -> TokenEnv:
         tokens = env.unwrapped
@@ -166,9 +307,9 @@ class Harness:
             )
         return tokens
 
-    def _refuse_repeated(self, slots: "Sequence[_Slot]") -> None:
+    def _refuse_repeated(self, slots: "Sequence[_Slot]", *, resumed: bool) -> None:
         """Refuse groups that the store holds: their samples would be drawn once more, and count twice."""
-        if self.store is None:
+        if self.store is None or resumed:
             return
         stored = {head.group_id for head, _ in self.store.heads()}
         slot = next((slot for slot in slots if slot.group_id in stored), None)
@@ -178,78 +319,36 @@ class Harness:
                 where="Harness.run_many",
                 got=f"task {slot.task}, seed {slot.seed}, group {slot.group_id}",
                 expected="groups that are new in the store",
-                fix="pass another seed to each call, or open another store",
+                fix="pass another seed to each call, open another store, or resume this one: resume=store.run",
             )
 
-    def _take_off(self, slot: "_Slot", starts: Starts) -> None:
-        source = starts.tokens.engine.source
-        head = EpisodeHead(new_episode_id(), slot.task, source, slot.group_id, slot.replica, slot.seed)
-        begun = self._begin(head, lambda: starts.start(slot.task, slot.seed, again=slot.replica > 0))
-        if isinstance(begun, Rollout):
-            slot.rollout = begun
-        else:
-            slot.episode = begun
 
-    def _begin(self, head: EpisodeHead, start: Callable[[], tuple[TokenGym, dict[str, Any]]]) -> Rollout | Episode:
-        """Return a rollout that awaits its first turn, or the record of a world that did not start."""
+class _EndedError(Exception):
+    """Carry what ends the process: raised in a task as it is, it would leave the other tasks where they are."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+async def _together(coroutines: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run all; the first error cancels the others, waits for their ends, and is raised as it is."""
+
+    async def guarded(coroutine: Coroutine[Any, Any, None]) -> None:
         try:
-            env, info = start()
-        except (UnknownName, ConfigError, DataMissing, TraceError):
-            raise  # a mistake of the caller, or no store: the same for every episode
-        except Exception as error:  # noqa: BLE001  # whatever a world raises is a record
-            return failed_start(head, error, self.store)
-        return Rollout(
-            env,
-            info,
-            replace(head, task=info["task"]),
-            sampling=self.sampling,
-            hints=self.policy.wants_info,
-            store=self.store,
-        )
+            await coroutine
+        except (KeyboardInterrupt, SystemExit) as error:
+            raise _EndedError(error) from None
 
-    def _advance(self, rollouts: Sequence[Rollout]) -> None:
-        """Give each rollout its next turn."""
-        asked = [(rollout, request) for rollout in rollouts if (request := rollout.ask()) is not None]
-        if asked:
-            self._collect(asked)
-        for rollout, _ in asked:
-            rollout.proceed()
-
-    def _collect(self, asked: Sequence[tuple[Rollout, Request]]) -> None:
-        """Let each rollout receive its turn, or why there is none."""
-        try:
-            answers: object = self.policy.generate([request for _, request in asked])
-        except Exception as error:  # noqa: BLE001  # an engine may raise anything; it costs an episode, not the batch
-            if len(asked) == 1:
-                return asked[0][0].receive(error)
-            # Nothing was drawn, and somewhere stands the request that failed: one by one, only that one does.
-            for one in asked:
-                self._collect([one])
-            return None
-        if isinstance(answers, Sequence) and len(answers) == len(asked):
-            for (rollout, _), answer in zip(asked, answers, strict=True):
-                rollout.receive(self._turn(answer))
-            return None
-        # Which turn belongs to which context cannot be known.
-        missed = PolicyError(
-            "the policy did not answer each request",
-            where=self.policy.name,
-            got=f"{len(answers)} answers" if isinstance(answers, Sequence) else type(answers).__name__,
-            expected=f"a list of {len(asked)} answers",
-        )
-        for rollout, _ in asked:
-            rollout.receive(missed)
-        return None
-
-    def _turn(self, answer: object) -> Completion | Exception:
-        if isinstance(answer, Exception) or (isinstance(answer, Completion) and answer.origin in TURN_ORIGINS):
-            return answer
-        return PolicyError(
-            "the policy's answer is no turn",
-            where=self.policy.name,
-            got=f"origin {answer.origin!r}" if isinstance(answer, Completion) else type(answer).__name__,
-            expected=f"a Completion of origin {', '.join(sorted(TURN_ORIGINS))}, or the exception that says why not",
-        )
+    tasks = [asyncio.ensure_future(guarded(coroutine)) for coroutine in coroutines]
+    try:
+        await asyncio.gather(*tasks)
+    except _EndedError as ended:
+        raise ended.error from None
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _task_id(tokens: TokenEnv, task: Any, seed: int) -> str:
@@ -275,18 +374,15 @@ def _groups(tasks: Iterable[str], seed: int) -> Iterator[tuple[str, int, str]]:
 
 @dataclass(slots=True)
 class _Slot:
-    """One episode of a run: waiting, in flight, or done."""
+    """One episode of a run."""
 
     task: str
     seed: int
     group_id: str
     replica: int
-    rollout: Rollout | None = None
     episode: Episode | None = None
 
-    def settle(self, starts: Starts) -> bool:
-        """Tell whether the episode is over, and keep it."""
-        if self.rollout is not None and not self.rollout.running:
-            starts.give_back(self.rollout.env)
-            self.episode, self.rollout = self.rollout.episode(), None
-        return self.episode is not None
+    @property
+    def place(self) -> Place:
+        """What names it in every process."""
+        return self.group_id, self.replica

@@ -1,18 +1,25 @@
 """Environments at the start of a task: clones of one reset where the world can be copied, else resets of their own."""
 
+import asyncio
+import functools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import gymnasium as gym
 
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import CloneUnsupported
+from agentgym_tok.errors import ChatError, CloneUnsupported
 from agentgym_tok.tokens import Ids
+from agentgym_tok.trace import Boundary, Episode, EpisodeHead, Failure, TraceStore
 
-__all__ = ["Starts", "TokenGym"]
+__all__ = ["Starts", "TokenGym", "boundary_of", "failed_start", "in_world"]
 
 TokenGym: TypeAlias = gym.Env[Ids, Ids]
+
+_T = TypeVar("_T")
+_MOST_THREADS = 256
 
 
 class Starts:
@@ -29,6 +36,7 @@ class Starts:
         self._free: list[TokenGym] = []
         self._clones = False
         self._at: tuple[str, int] | None = None
+        self._base_is_free = asyncio.Lock()
         self._info: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -77,6 +85,18 @@ class Starts:
             raise
         return env, info
 
+    async def begin(self, task: str, seed: int, *, again: bool) -> tuple[TokenGym, dict[str, Any]]:
+        """Start as `start` does, without holding up the loop where the world blocks."""
+
+        def start() -> tuple[TokenGym, dict[str, Any]]:
+            return self.start(task, seed, again=again)
+
+        if self._clones:  # from one base, which nobody else may reset meanwhile
+            async with self._base_is_free:
+                if self._clones:
+                    return await in_world(self.tokens, start)
+        return await in_world(self.tokens, start)
+
     def give_back(self, env: TokenGym) -> None:
         """Take back an environment whose episode is over; clones are left to themselves."""
         if not self._clones and env in self._made:
@@ -91,3 +111,34 @@ class Starts:
     def _close(self) -> None:
         for env in self._made:
             env.close()
+
+
+async def in_world(tokens: TokenEnv, act: Callable[[], _T]) -> _T:
+    """Call a world; one whose engine is `blocking`, as one in another process is, is called in a thread."""
+    if getattr(tokens.engine, "blocking", False):
+        return await asyncio.get_running_loop().run_in_executor(_threads(), act)
+    return act()
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    # Not the loop's own few threads: worlds that hang until their time is over would take them all.
+    return ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="world")
+
+
+def boundary_of(error: Exception) -> Boundary:
+    """Say at which boundary a world that does not go on has failed: its words may be what the template refuses."""
+    return "harness" if isinstance(error, ChatError) else "world"
+
+
+def failed_start(head: EpisodeHead, error: Exception, store: TraceStore | None) -> Episode:
+    """Return the record of an episode that did not even start, and write it.
+
+    Raises:
+        TraceError: The store cannot take it.
+    """
+    failure = Failure(boundary_of(error), type(error).__name__, str(error))
+    if store is not None:
+        store.begin(head)
+        store.finish(head.id, "failed", failure=failure)
+    return Episode(head, (), "failed", failure=failure)

@@ -251,6 +251,10 @@ def _images(episodes: list[Episode]) -> Iterator[str]:
                 yield from message.images
 
 
+LATER = frozenset({"note"})
+"""Fields that came after the fixture, and that a trace without them reads as empty."""
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         bits = value.dtype.kind == "f"
@@ -264,7 +268,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(part) for key, part in value.items()}
     if dataclasses.is_dataclass(value):
-        return {part.name: _plain(getattr(value, part.name)) for part in dataclasses.fields(value)}
+        cells = {part.name: getattr(value, part.name) for part in dataclasses.fields(value)}
+        return {name: _plain(cell) for name, cell in cells.items() if name not in LATER or cell}
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, bytes):

@@ -17,6 +17,7 @@ FLOORS = {
     "envs": 2.0,
     "policies": 2.0,
     "skills": 2.0,
+    "doctor": 2.0,
     "drift": 2.0,
     "harness": 3.0,
     "proxy": 3.0,

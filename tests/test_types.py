@@ -193,11 +193,25 @@ def test_what_holds_arrays_compares_by_identity_and_can_stand_in_sets() -> None:
         {"top_k": -1},
         {"max_tokens": 0},
         {"beams": 2},
+        {"stop": ("",)},
+        {"stop": ("a", "a")},
+        {"stop": ("a\ufffd",)},
+        {"stop": ("\ud800",)},
+        {"stop": tuple("abcde")},
+        {"stop": "ab"},
     ],
 )
 def test_sampling_refuses_what_no_engine_can_do(bad: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Sampling(**bad)
+
+
+def test_sampling_without_stop_strings_is_written_as_it_always_was() -> None:
+    assert Sampling().model_dump_json() == '{"temperature":1.0,"top_p":1.0,"top_k":0,"max_tokens":256}'
+    stopped = Sampling(stop=("</search>", "ü\n"))
+    assert Sampling.model_validate_json(stopped.model_dump_json()) == stopped
+    assert Sampling.model_validate(stopped.model_dump(mode="json")) == stopped
+    assert hash(stopped) != hash(Sampling())
 
 
 def test_a_policy_is_known_by_what_it_can_do() -> None:

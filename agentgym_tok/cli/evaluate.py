@@ -11,7 +11,6 @@ from pydantic_settings import CliPositionalArg
 
 from agentgym_tok import __version__
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.cli.progress import Progress
 from agentgym_tok.cli.tables import score_table, show
 from agentgym_tok.cli.worlds import WorldOptions, chat_format, env_maker, tokens_of
 from agentgym_tok.envs.token_env import TokenEnv
@@ -61,17 +60,14 @@ def run(options: Options) -> int:
         raise ConfigError("the run's folder is not empty", where=str(folder), fix="choose another --out")
     meta = _meta(options, chat, tokens)
     started = time.perf_counter()
-    with (
-        TraceStore(folder, chat=chat, meta=meta) as store,
-        Progress(len(tasks), options.policy) as progress,
-    ):
+    with TraceStore(folder, chat=chat, meta=meta) as store:
         harness = Harness(policy, chat, store=store, sampling=options.sampling)
         episodes = harness.run_many(
             make_env,
             tasks,
             concurrency=options.concurrency,
             seed=options.seed,
-            on_episode=lambda episode: progress.advance(solved=bool(episode.success)),
+            progress=True,
         )
     results = [result_of(episode, tokens.labels or ALFWORLD_LABELS, tokens.metrics) for episode in episodes]
     probe.close()

@@ -68,6 +68,8 @@ def _turns(episode: Episode, texts: dict[int, str]) -> None:
         for message in turn.messages:
             show(Text(f"  {message.role}: {message.content}", style="green"))
         show(Text(f"  {turn.completion.origin} ({turn.completion.finish_reason}): {said}", style="yellow"))
+        if turn.completion.note:
+            show(Text(f"  inexact: {turn.completion.note}", style="red"))
         if turn.failure is not None:
             failure = turn.failure
             show(Text(f"  failed at {failure.boundary}: {failure.kind}: {failure.message}", style="red"))

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.errors import AgentGymTokError, PolicyError
+from agentgym_tok.errors import AgentGymTokError, PolicyError, TransientPolicyError
+from agentgym_tok.policies.stops import stop_end
 from agentgym_tok.tokens import Ids, as_ids
 from agentgym_tok.types import Completion, Delta, FinishReason, Message, Request, Sampling
 
@@ -49,7 +50,8 @@ class CallablePolicy(BasePolicy):
     The function gets the context (int32 [T], read-only) and returns the turn: ids, or a pair of ids and their
     log-probabilities in nats, or a whole `Completion`. Its ids count as sampled; without log-probabilities they are
     kept and never trained. Where temperature, top-k or top-p change what is drawn from, a pair does not say which
-    log-probabilities it holds, and only a `Completion` is taken.
+    log-probabilities it holds, and only a `Completion` is taken. Nobody holds it to `Sampling.stop`: a function that
+    takes the request can end its turn there.
 
     Args:
         function: `ids -> ids`. One that takes two arguments also gets the `Request`.
@@ -71,8 +73,8 @@ class CallablePolicy(BasePolicy):
         """Call the function.
 
         Raises:
-            PolicyError: The function raised, or returned no ids of this vocabulary, or log-probabilities of who knows
-                what.
+            PolicyError: The function raised (`transient` where it met no connection or no answer in time), or returned
+                no ids of this vocabulary, or log-probabilities of who knows what.
             InvalidLogprobs: The log-probabilities do not fit the ids.
         """
         try:
@@ -82,7 +84,8 @@ class CallablePolicy(BasePolicy):
             raise
         except Exception as error:
             what = f"the policy raised {type(error).__name__}"
-            raise PolicyError(what, where=self.name, got=str(error)) from error
+            kind = TransientPolicyError if isinstance(error, (ConnectionError, TimeoutError)) else PolicyError
+            raise kind(what, where=self.name, got=str(error)) from error
         if isinstance(answer, Completion):
             return answer
         ids, logprobs = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, None)
@@ -105,7 +108,7 @@ class CallablePolicy(BasePolicy):
         return Completion(
             ids_T,
             logprobs,
-            finish_reason=finish_reason(ids_T, self._chat.stop_ids),
+            finish_reason=finish_reason(self._chat, ids_T, request.sampling.stop),
             logprobs="missing" if logprobs is None else "raw",
             engine=self.name,
             sampling=request.sampling,
@@ -117,9 +120,11 @@ def draws_untouched(sampling: Sampling) -> bool:
     return sampling.temperature == 1 and sampling.top_p == 1 and sampling.top_k == 0
 
 
-def finish_reason(ids_T: Ids, stop_ids: Sequence[int]) -> FinishReason:
-    """Return `stop` where the turn ends in a stop token, else `length`."""
-    return "stop" if len(ids_T) and int(ids_T[-1]) in stop_ids else "length"
+def finish_reason(chat: ChatFormat, ids_T: Ids, stop: Sequence[str] = ()) -> FinishReason:
+    """Return `stop` where the turn ends in a stop token or with a stop string, else `length`."""
+    if len(ids_T) and int(ids_T[-1]) in chat.stop_ids:
+        return "stop"
+    return "stop" if stop_end(chat, ids_T, stop) == len(ids_T) else "length"
 
 
 def demonstration(chat: ChatFormat, turn: str | Message, engine: str, sampling: Sampling) -> Completion:

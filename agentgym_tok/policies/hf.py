@@ -10,10 +10,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import NonNegativeInt, PositiveInt
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.chat.tokenizer import Tokenizer
-from agentgym_tok.errors import ConfigError, DataMissing, FingerprintMismatch, MissingExtra, PolicyError
+from agentgym_tok.errors import (
+    AgentGymTokError,
+    ConfigError,
+    DataMissing,
+    FingerprintMismatch,
+    MissingExtra,
+    PolicyError,
+    TransientPolicyError,
+)
 from agentgym_tok.policies.base import BasePolicy
 from agentgym_tok.tokens import Ids
 from agentgym_tok.types import Completion, Request, ScoreRequest, Scores
@@ -108,9 +117,9 @@ class HFPolicy(BasePolicy):
         chat: ChatFormat,
         *,
         device: str | None = None,
-        batch_size: int = 32,
+        batch_size: PositiveInt = 32,
         version: str = "0",
-        cache_bytes: int = 4 * 2**30,
+        cache_bytes: NonNegativeInt = 4 * 2**30,
     ) -> None:
         try:
             model = transformers.AutoModelForCausalLM.from_pretrained(path)
@@ -138,14 +147,18 @@ class HFPolicy(BasePolicy):
         _check_ids(path, chat, rows=int(model.get_input_embeddings().weight.shape[0]))
 
     def generate(self, requests: Sequence[Request]) -> list[Completion | Exception]:
-        """Answer a batch, in order; where the logits of one are no numbers, a `PolicyError` stands in its place."""
+        """Answer a batch, in order.
+
+        Where the logits of one are no numbers, or its pass fails alone, a `PolicyError` stands in its place; it is
+        `transient` where there was no memory.
+        """
         answers: list[Completion | Exception] = []
         for start in range(0, len(requests), self._batch_size):
             answers += self._batch(requests[start : start + self._batch_size])
         return answers
 
     def _batch(self, requests: Sequence[Request]) -> list[Completion | Exception]:
-        rows = [DrawnTurn(request, self._limit - len(request.ids_T)) for request in requests]
+        rows = [DrawnTurn(request, self._chat, self._limit - len(request.ids_T)) for request in requests]
         try:
             self._decode([row for row in rows if row.open])
         except RuntimeError as error:
@@ -159,7 +172,7 @@ class HFPolicy(BasePolicy):
         if dropped:
             return self._batch(requests)
         if len(requests) == 1:
-            return [failed]
+            return [_failure(failed, self.name)]
         half = len(requests) // 2
         return [*self._batch(requests[:half]), *self._batch(requests[half:])]
 
@@ -176,7 +189,7 @@ class HFPolicy(BasePolicy):
                 positions_NT = (batch.mask_NT.cumsum(-1) - 1).clamp(min=0)[:, -length:]
                 logits_NV = self._logits(batch.ids_NT, batch.mask_NT, positions_NT, batch.cache, keep=1)[:, -1]
                 version = self._version
-            drawn = [row.draw(logits_NV[index], self._chat.stop_ids, version) for index, row in enumerate(batch.rows)]
+            drawn = [row.draw(logits_NV[index], version) for index, row in enumerate(batch.rows)]
             # Finished rows go on with any id, which the mask hides: nothing that they compute is read or kept.
             batch.ids_NT = torch.tensor(drawn, device=batch.ids_NT.device)[:, None]
             alive_N = torch.tensor([row.open for row in batch.rows], dtype=torch.long, device=batch.ids_NT.device)
@@ -299,6 +312,15 @@ class HFPolicy(BasePolicy):
                 drawn.append(processed(logits_PV, sampling).gather(-1, targets_P)[:, 0].cpu())
                 done += b - a
         return Scores(_nats(raw), _nats(drawn), self._version)
+
+
+def _failure(error: RuntimeError, where: str) -> Exception:
+    """Return what stands in the place of a turn; one that found no memory may find some when others are done."""
+    if isinstance(error, AgentGymTokError):
+        return error
+    short = any(words in str(error) for words in ("out of memory", "allocate memory"))
+    kind = TransientPolicyError if short else PolicyError
+    return kind("the model failed", where=where, got=f"{type(error).__name__}: {error}")
 
 
 def _check_ids(path: str | Path, chat: ChatFormat, *, rows: int) -> None:

@@ -1,12 +1,12 @@
 """The turn of one request: how its tokens are drawn, and whose they are."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
+from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies.base import draws_untouched
+from agentgym_tok.policies.stops import StopWatch
 from agentgym_tok.tokens import Ids
 from agentgym_tok.types import Completion, FinishReason, LogprobKind, Request, Sampling
 
@@ -18,11 +18,14 @@ class DrawnTurn:
 
     Args:
         request: What was asked.
+        chat: Knows where turns end.
         room: How many ids the model's context has left.
     """
 
-    def __init__(self, request: Request, room: int) -> None:
+    def __init__(self, request: Request, chat: ChatFormat, room: int) -> None:
         self.request = request
+        self._stop_ids = chat.stop_ids
+        self._watch = StopWatch(chat, request.sampling.stop)
         self._sampling = request.sampling
         self._generator = torch.Generator().manual_seed(request.seed)
         self._room = min(request.sampling.max_tokens, room)
@@ -42,8 +45,8 @@ class DrawnTurn:
         """Return the context and the turn so far."""
         return np.concatenate([self.request.ids_T, np.array(self._ids, dtype=np.int32)])
 
-    def draw(self, logits_V: torch.Tensor, stop_ids: Sequence[int], version: str) -> int:
-        """Draw the next id, and close the turn at a stop token or its limit."""
+    def draw(self, logits_V: torch.Tensor, version: str) -> int:
+        """Draw the next id, and close the turn at a stop token, a stop string or its limit."""
         if not self.open:
             return 0
         try:
@@ -61,7 +64,7 @@ class DrawnTurn:
         self._versions.append((version, start, end + 1))
         self._ids.append(index)
         self._logprobs.append(min(0.0, float(logprobs_V[index])))
-        if index in stop_ids:
+        if self._watch.push(index) or index in self._stop_ids:
             self.open, self._finish = False, "stop"
         elif len(self._ids) == self._room:
             self.open = False

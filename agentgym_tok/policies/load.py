@@ -2,33 +2,38 @@
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ConfigError, unknown_name
 from agentgym_tok.policies.base import CallablePolicy
 from agentgym_tok.policies.expert import ExpertPolicy, RandomPolicy
+from agentgym_tok.policies.options import checked_options, split_options
 from agentgym_tok.types import Policy
 
 __all__ = ["POLICIES", "load_policy"]
 
 
-def _hf(path: str, chat: ChatFormat) -> Policy:
-    from agentgym_tok.policies.hf import HFPolicy  # noqa: PLC0415  # extra `torch`
-
-    return HFPolicy(path, chat)
+_Maker: TypeAlias = Callable[..., Policy]
+"""Gets what stands behind the colon, and the chat format; its keyword-only parameters are the options."""
 
 
-def _vllm(target: str, chat: ChatFormat) -> Policy:
-    from agentgym_tok.policies.http.vllm import VLLMPolicy  # noqa: PLC0415  # extra `engines`
+def _class(module: str, name: str) -> Callable[[], _Maker]:
+    """Return what imports a class when it is needed: its extra may not be installed."""
 
-    return VLLMPolicy(target, chat)
+    def found() -> _Maker:
+        made: _Maker = getattr(importlib.import_module(module), name)
+        return made
+
+    return found
 
 
-def _openai(target: str, chat: ChatFormat) -> Policy:
-    from agentgym_tok.policies.http.openai import OpenAIPolicy  # noqa: PLC0415  # extra `engines`
+def _expert(_: str, chat: ChatFormat) -> Policy:
+    return ExpertPolicy(chat)
 
-    return OpenAIPolicy(target, chat)
+
+def _random(_: str, chat: ChatFormat) -> Policy:
+    return RandomPolicy(chat)
 
 
 def _python(target: str, chat: ChatFormat) -> Policy:
@@ -54,15 +59,17 @@ def _python(target: str, chat: ChatFormat) -> Policy:
     return load_policy(found, chat)
 
 
-POLICIES: dict[str, Callable[[str, ChatFormat], Policy]] = {
-    "expert": lambda _, chat: ExpertPolicy(chat),
-    "random": lambda _, chat: RandomPolicy(chat),
-    "hf": _hf,
-    "vllm": _vllm,
-    "openai": _openai,
-    "python": _python,
+POLICIES: dict[str, Callable[[], _Maker]] = {
+    "expert": lambda: _expert,
+    "random": lambda: _random,
+    "hf": _class("agentgym_tok.policies.hf", "HFPolicy"),
+    "vllm": _class("agentgym_tok.policies.http.vllm", "VLLMPolicy"),
+    "vllm-offline": _class("agentgym_tok.policies.vllm_offline", "VLLMOfflinePolicy"),
+    "openai": _class("agentgym_tok.policies.http.openai", "OpenAIPolicy"),
+    "llamacpp": _class("agentgym_tok.policies.llamacpp", "LlamaCppPolicy"),
+    "python": lambda: _python,
 }
-"""Makers of policies, by the name before the colon; each gets what stands behind it, and the chat format."""
+"""What makes policies, by the name before the colon."""
 
 _MEMBERS = ("name", "deterministic", "wants_info", "generate", "stream")
 """What the protocol `Policy` asks for."""
@@ -72,20 +79,23 @@ def load_policy(policy: "str | Policy | Callable[..., Any]", chat: ChatFormat) -
     """Return the policy of a name, a policy as it is, or a callable as a policy.
 
     Args:
-        policy: `"expert"`, `"random"`, `"hf:PATH"`, `"vllm:URL#MODEL"`, `"openai:URL#MODEL"`,
-            `"python:module:function"`, a `Policy`, or `ids -> ids`.
+        policy: `"expert"`, `"random"`, `"hf:PATH"`, `"vllm:URL#MODEL"`, `"openai:URL#MODEL"`, `"llamacpp:PATH"`,
+            `"python:module:function"`, a `Policy`, or `ids -> ids`. A name may end in options, the keyword-only ones of
+            its class: `"hf:PATH?batch_size=8&device=cpu"`.
         chat: The chat format that it talks in.
 
     Raises:
-        UnknownName: No policy has this name.
-        ConfigError: It is neither a name nor a whole policy nor callable, or it is a class.
+        UnknownName: No policy has this name, or the policy has no such option.
+        ConfigError: It is neither a name nor a whole policy nor callable, or it is a class; or an option is unreadable.
         MissingExtra: Its packages are not installed.
     """
     if isinstance(policy, str):
-        kind, _, rest = policy.partition(":")
+        name, options = split_options(policy)
+        kind, _, target = name.partition(":")
         if kind not in POLICIES:
             raise unknown_name("policy", policy, POLICIES, where="policy")
-        return POLICIES[kind](rest, chat)
+        made = POLICIES[kind]()
+        return made(target, chat, **checked_options(made, options, f"policy {kind}"))
     if isinstance(policy, type):
         raise ConfigError(
             "a class is no policy",

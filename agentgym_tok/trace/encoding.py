@@ -158,6 +158,8 @@ def texts_json(turn: Turn) -> str:
         "failure": _failure(turn.failure),
         "facts": turn.facts,
     }
+    if turn.completion.note:
+        document["note"] = turn.completion.note
     return to_json(document, where=f"texts of turn {turn.index} of {turn.episode}")
 
 
@@ -222,6 +224,7 @@ def turn_from(cells: Cells, episode: str, context: Context, answer: Span, redact
         origin=answer.origin,
         experts_T_L_K=experts_T_L_K,
         support=support,
+        note=people.get("note", ""),
     )
     return Turn(
         episode=episode,

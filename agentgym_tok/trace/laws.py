@@ -31,9 +31,11 @@ Key: TypeAlias = tuple[str, bytes]
 
 _POLICY: frozenset[Origin] = frozenset({"sampled", "demonstration"})
 _REWRITES: frozenset[EdgeKind] = frozenset(
-    {"compaction", "strip_reasoning", "retry", "subagent_return", "system_swap", "tools_change", "auxiliary", "unknown"}
+    {"compaction", "strip_reasoning", "retry", "system_swap", "tools_change", "auxiliary", "unknown"}
 )
 """Edges to contexts that may hold parts of earlier answers, id for id, behind another beginning."""
+_GOES_ON: frozenset[EdgeKind] = frozenset({"continuation", "subagent_return"})
+"""Edges to contexts that begin with all ids of the turn before, and its answer."""
 
 RECORD = 0
 """Number of the promise under all laws: the file is what was written."""
@@ -83,7 +85,7 @@ class ReplayChat(Protocol):
 
 
 def check_continuations(episode: Episode) -> Iterator[Breach]:
-    """Law 1: a continuation begins with the ids that were sampled and all that stood before them."""
+    """Law 1: what goes on from a turn begins with the ids that were sampled and all that stood before them."""
     steps = {turn.index: turn for turn in episode.steps}
     attempts = {(turn.index, turn.attempt): turn for turn in episode.turns}
     for turn in episode.turns:
@@ -92,7 +94,7 @@ def check_continuations(episode: Episode) -> Iterator[Breach]:
             earlier = attempts.get((turn.index, turn.attempt - 1))
             if earlier is None or turn.context.digest != earlier.context.digest:
                 yield Breach(1, episode.id, turn.index, f"attempt {turn.attempt} does not repeat the context before it")
-        elif turn.edge.kind == "continuation":
+        elif turn.edge.kind in _GOES_ON:
             earlier = None if source is None else steps.get(source)
             if earlier is None:
                 yield Breach(1, episode.id, turn.index, f"goes on from turn {source}, which is not there")
@@ -128,7 +130,7 @@ def check_answers(episode: Episode) -> Iterator[tuple[Key, Breach]]:
         edge, context, ids_T = turn.edge, turn.context, turn.completion.ids_T
         # A resample repeats the context of the attempt before it; of ids that were taken out nothing can be said.
         if edge.source != turn.index and "ids" not in turn.redacted:
-            source = steps.get(edge.source) if edge.kind == "continuation" and edge.source is not None else None
+            source = steps.get(edge.source) if edge.kind in _GOES_ON and edge.source is not None else None
             known = 0 if source is None else len(source.context) + len(source.completion.ids_T)
             for start, part_T in _written(context, known):
                 if edge.kind in _REWRITES and any(_contains(answer_T, part_T) for answer_T in answers):
@@ -217,7 +219,7 @@ def replay(episode: Episode, chat: ReplayChat) -> Iterator[Breach | None]:
             continue
         source = None if origin.edge.source is None else steps.get(origin.edge.source)
         context = _without_prefill(turn.context)
-        goes_on = origin.edge.kind == "continuation" and source is not None
+        goes_on = origin.edge.kind in _GOES_ON and source is not None
         if not origin.messages or not (goes_on or context.parent is None):
             continue
         made: object

@@ -76,6 +76,7 @@ class TraceStore:
             check_meta(meta, RunMeta.of(chat), Path(run))
         self.run = Path(run)
         self._only = shard if mode == "r" else None
+        self._own_shard = shard or "main"
         self._readers: dict[str, Reader] = {}
         self._writer: Writer | None = None
         self._process = os.getpid()
@@ -287,6 +288,15 @@ class TraceStore:
         """Return the head and status of every episode, subagents too, without reading turns."""
         with self._alone():
             return [entry for reader in self._each_reader() for entry in reader.heads()]
+
+    def left_running(self) -> list[str]:
+        """Return the ids of the episodes that nobody has ended in the shard that this store writes.
+
+        A store that was just opened has it alone, so whoever wrote them is dead.
+        """
+        with self._alone():
+            self._own()
+            return [head.id for head, status in self._readers[self._own_shard].heads() if status == "running"]
 
     def image(self, sha256: str) -> tuple[str, bytes]:
         """Return the media type and the file of an image.

@@ -64,16 +64,19 @@ class SearchR1:
 
     One user's message asks. A turn is read up to its first `</search>`, else its first `</answer>`, and there the first
     of the two tags decides. What was found goes on inside the turn, between `<information>` tags; after a turn that
-    ended in a stop token it comes as a user's message. Ids that a policy sampled behind `</search>` stay.
+    ended in a stop token it comes as a user's message. Turns stop where a tag closes; ids that a policy sampled behind
+    `</search>` all the same stay.
 
     Args:
         words: The wording.
+        stop: Strings that end a turn.
     """
 
     words: SearchWords
     name: str = "search_r1"
     fresh: bool = False
     tools: tuple[Mapping[str, Any], ...] = ()
+    stop: tuple[str, ...] = ("</search>", "</answer>")
 
     def open(self, observation: TextObservation, task: Mapping[str, Any]) -> list[Message]:
         """Return the one prompt; a question without its mark gets one."""

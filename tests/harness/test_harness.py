@@ -452,7 +452,8 @@ def test_a_run_that_ends_early_keeps_every_turn_that_was_drawn(
     turns = [turn for episode in episodes for turn in episode.turns]
     assert {turn.seed for turn in turns} == {request.seed for request in policy.asked}
     assert len(turns) == len(policy.asked)
-    assert sum(turn.used for turn in turns) == place + stored
+    # The others may have gone on with what was drawn for them; nothing is asked for any more.
+    assert place + stored <= sum(turn.used for turn in turns) <= place + 4
     found = verify(tmp_path, CHAT)
     assert found.ok, found.breaches
     assert account(episodes).complete

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,13 @@ torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 transformers = pytest.importorskip("transformers", reason="the extra torch is not installed")
 
 from agentgym_tok import ChatFormat, Completion, Request, Sampling  # noqa: E402
-from agentgym_tok.errors import ConfigError, DataMissing, FingerprintMismatch, PolicyError  # noqa: E402
+from agentgym_tok.errors import (  # noqa: E402
+    ConfigError,
+    DataMissing,
+    FingerprintMismatch,
+    PolicyError,
+    TransientPolicyError,
+)
 from agentgym_tok.policies import hf, load_policy  # noqa: E402
 from agentgym_tok.policies.hf import HFPolicy  # noqa: E402
 from agentgym_tok.policies.hf_turn import processed  # noqa: E402
@@ -164,10 +171,45 @@ def test_a_batch_that_does_not_fit_is_halved(policy: HFPolicy, monkeypatch: pyte
     monkeypatch.setattr(policy, "_decode", narrow)
     *turns, failed = policy.generate(asked)
     assert sizes == [5, 2, 3, 1, 2, 1, 1]
-    assert str(failed) == "out of memory"
+    assert isinstance(failed, TransientPolicyError)
+    assert "RuntimeError: out of memory" in str(failed)
     for turn, other in zip(turns, well, strict=False):
         assert isinstance(turn, Completion)
         assert np.array_equal(turn.ids_T, other.ids_T)
+
+
+@pytest.mark.parametrize(
+    ("message", "transient"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.00 GiB.", True),
+        ("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.", True),
+        ("mat1 and mat2 shapes cannot be multiplied", False),
+    ],
+)
+def test_no_memory_may_pass_and_a_broken_model_does_not(
+    policy: HFPolicy, monkeypatch: pytest.MonkeyPatch, message: str, *, transient: bool
+) -> None:
+    def fail(rows: Any) -> None:
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(policy, "_decode", fail)
+    (failed,) = policy.generate(requests(1))
+    assert isinstance(failed, PolicyError)
+    assert failed.transient is transient
+    assert message in str(failed)
+
+
+def test_a_turn_ends_where_its_text_completes_a_stop_string(policy: HFPolicy) -> None:
+    (whole,) = turns_of(policy, requests(1))
+    end = next(place for place in range(5, 12) if "\ufffd" not in CHAT.decode(whole.ids_T[place - 2 : place]))
+    stop = CHAT.decode(whole.ids_T[end - 2 : end])
+    assert stop not in CHAT.decode(whole.ids_T[: end - 1])
+    (turn,) = turns_of(policy, [replace(requests(1)[0], sampling=Sampling(max_tokens=12, stop=(stop,)))])
+    assert (turn.ids_T.tolist(), turn.finish_reason) == (whole.ids_T[:end].tolist(), "stop")
+    assert turn.logprobs == whole.logprobs == "raw"
+    assert turn.logprobs_T is not None
+    assert whole.logprobs_T is not None
+    np.testing.assert_array_equal(turn.logprobs_T, whole.logprobs_T[:end])
 
 
 def tiny(path: Path, vocab_size: int) -> Path:

@@ -1,16 +1,20 @@
 """Policies by name, by value, and by callable."""
 
 import asyncio
+import inspect
 import sys
 import types
 from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import PositiveInt
 
 from agentgym_tok import ChatFormat, Completion, Policy, Request, Sampling
-from agentgym_tok.errors import ConfigError, InvalidLogprobs, PolicyError, UnknownName
+from agentgym_tok.errors import ConfigError, InvalidLogprobs, MissingExtra, PolicyError, UnknownName
 from agentgym_tok.policies import BasePolicy, CallablePolicy, ExpertPolicy, load_policy
+from agentgym_tok.policies.load import POLICIES
+from agentgym_tok.policies.options import checked_options
 from agentgym_tok.tokens import as_ids
 
 CHAT = ChatFormat.builtin()
@@ -38,6 +42,75 @@ def test_an_unknown_name_suggests_the_nearest() -> None:
         load_policy("exprt", CHAT)
     with pytest.raises(ConfigError, match="no policy"):
         load_policy(17, CHAT)  # type: ignore[arg-type]
+
+
+class Tuned(BasePolicy):
+    """Take options of several types."""
+
+    def __init__(
+        self, path: str, chat: ChatFormat, *, size: PositiveInt = 3, device: str | None = None, wait_s: float = 1.0
+    ) -> None:
+        self.given = (path, size, device, wait_s)
+
+
+@pytest.fixture
+def tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POLICIES, "tuned", lambda: Tuned)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("tuned:a/b", ("a/b", 3, None, 1.0)),
+        ("tuned:a/b?size=8&device=cuda:1", ("a/b", 8, "cuda:1", 1.0)),
+        ("tuned:http://host:80/v1?wait_s=0.5#some/model", ("http://host:80/v1#some/model", 3, None, 0.5)),
+        ("tuned:http://host#some:4b?size=1", ("http://host#some:4b", 1, None, 1.0)),
+        ("tuned:a?device=two%20%26%20three", ("a", 3, "two & three", 1.0)),
+        ("tuned:a?device=", ("a", 3, "", 1.0)),
+    ],
+)
+def test_options_stand_behind_a_name(tuned: None, name: str, given: tuple[Any, ...]) -> None:
+    policy = load_policy(name, CHAT)
+    assert isinstance(policy, Tuned)
+    assert policy.given == given
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        (
+            "tuned:a?sise=8",
+            UnknownName,
+            r"option; where: policy tuned; .*device, size, wait_s; .*you mean size",
+        ),
+        ("tuned:a?chat=8", UnknownName, "unknown option"),
+        ("tuned:a?size=0", ConfigError, "where: policy tuned: size; got: 0; expected: .*greater than 0"),
+        ("tuned:a?size=many", ConfigError, "got: many; expected: .*integer"),
+        ("tuned:a?size=1&size=2", ConfigError, "comes twice"),
+        ("tuned:a?size", ConfigError, "POLICY[?]NAME=VALUE"),
+        ("expert?x=1", UnknownName, "no option exists"),
+        ("python:some_agent:act?x=1", UnknownName, "no option exists"),
+    ],
+)
+def test_options_that_a_policy_does_not_have_are_refused(
+    tuned: None, name: str, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        load_policy(name, CHAT)
+
+
+def test_every_class_behind_a_name_has_options_whose_types_are_known() -> None:
+    for kind, found in POLICIES.items():
+        try:
+            made = found()
+        except MissingExtra:
+            continue
+        options = [one for one in inspect.signature(made).parameters.values() if one.kind is one.KEYWORD_ONLY]
+        for option in options:
+            assert isinstance(option.default, (int, float, str, type(None))), f"{kind}: {option.name}"
+            given = {option.name: "1" if option.default is None else str(option.default)}
+            read = checked_options(made, given, kind)[option.name]
+            assert read == option.default or (option.default is None and str(read) == "1")
 
 
 def test_python_policies_are_functions_or_policies_of_a_module(module: types.ModuleType) -> None:
@@ -159,6 +232,16 @@ def test_a_policy_that_raises_is_named() -> None:
 
     with pytest.raises(PolicyError, match=r"ZeroDivisionError; where: act"):
         CallablePolicy(act, CHAT).answer(ASKED)
+
+
+@pytest.mark.parametrize(("error", "transient"), [(ConnectionResetError, True), (TimeoutError, True), (OSError, False)])
+def test_a_function_that_met_no_answer_may_be_asked_again(error: type[Exception], *, transient: bool) -> None:
+    def act(ids_T: Any) -> Any:
+        raise error("gone")
+
+    with pytest.raises(PolicyError, match=f"raised {error.__name__}") as caught:
+        CallablePolicy(act, CHAT).answer(ASKED)
+    assert caught.value.transient is transient
 
 
 async def _pieces(policy: BasePolicy, request: Request = ASKED) -> list[Any]:

@@ -99,6 +99,8 @@ def _rich_turns(name: str) -> list[Turn]:
             "finish_reason": "length",
             "experts_T_L_K": np.arange(12).reshape(3, 2, 2) + 250,
             "support": Support(np.array([2, 0, 1]), np.array([7, 9, 4999])),
+            "sampling": Sampling(temperature=0.7, stop=("</a>", "ü\n")),
+            "note": "guessed: ü",
         },
         facts={"anchor": "You see a desk.", "passages": [1, 2.5, None]},
         failure=Failure("world", "Timeout", "no answer"),

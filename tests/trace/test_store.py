@@ -26,7 +26,7 @@ from agentgym_tok.errors import (
 )
 from agentgym_tok.tokens import Context, Root, Span
 from agentgym_tok.trace import Edge, Episode, Failure, RunMeta, TraceStore, Turn, verify
-from agentgym_tok.types import Completion, Message
+from agentgym_tok.types import Completion, Message, Sampling
 
 
 def count(run: Path, query: str, shard: str = "main") -> int:
@@ -46,6 +46,27 @@ def flat(episodes: list[Episode]) -> dict[str, Episode]:
 
 
 # ---- reading back
+
+
+def test_stop_strings_and_a_note_come_back_and_without_them_nothing_is_written(make: Any, tmp_path: Path) -> None:
+    said = {"sampling": Sampling(stop=("</a>", "ü\n")), "note": "guessed \ud800"}
+    turns = [
+        make.turn("e", 0, make.prompt(1, 2), [3], completion=said),
+        make.turn("e", 1, make.prompt(1, 2, 3), [4], completion={"sampling": Sampling()}),
+    ]
+    with TraceStore(tmp_path, meta=make.meta) as store:
+        store.begin(make.head("e"))
+        for turn in turns:
+            store.append(turn)
+        store.append(turns[-1])
+    with TraceStore(tmp_path, mode="r") as store:
+        (episode,) = store.episodes()
+    read = [turn.completion for turn in episode.turns]
+    assert [(one.sampling, one.note) for one in read] == [(said["sampling"], said["note"]), (Sampling(), "")]
+    shard = sqlite3.connect(tmp_path / "shards" / "main.sqlite")
+    bodies = [body for (body,) in shard.execute("SELECT body FROM texts UNION ALL SELECT body FROM settings")]
+    shard.close()
+    assert sum('"note"' in body for body in bodies) == sum('"stop"' in body for body in bodies) == 1
 
 
 def test_every_field_comes_back(make: Any, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from agentgym_tok.errors import ConfigError, MissingExtra, PolicyError
+from agentgym_tok.errors import ConfigError, MissingExtra
+from agentgym_tok.policies.http.failures import Garbled, Refused, Transient
 from agentgym_tok.policies.http.loop_thread import LoopThread
 from agentgym_tok.policies.http.retry_budget import RetryBudget
 
@@ -20,7 +21,7 @@ except ImportError as error:
         "engines behind HTTP need httpx2 and stamina", where="policies", fix='pip install "agentgym-tok[engines]"'
     ) from error
 
-__all__ = ["API_KEY", "Garbled", "HttpEngine", "Refused", "Transient"]
+__all__ = ["API_KEY", "HttpEngine"]
 
 API_KEY = "AGENTGYM_TOK_API_KEY"
 """Environment variable with the key that engines are sent; it is never shown."""
@@ -28,21 +29,6 @@ API_KEY = "AGENTGYM_TOK_API_KEY"
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 10.0
 _T = TypeVar("_T")
-
-
-class Transient(PolicyError):
-    """Another attempt may not meet this failure."""
-
-    wait_s: float | None = None
-    """Seconds that the server asks to wait."""
-
-
-class Garbled(Transient):
-    """The answer is not what this endpoint answers."""
-
-
-class Refused(PolicyError):
-    """The server understood, and will not: another attempt meets the same."""
 
 
 class HttpEngine:

@@ -2,9 +2,12 @@
 
 import logging
 
+from pydantic import PositiveFloat, PositiveInt
+
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import PolicyError
-from agentgym_tok.policies.http.engine import Garbled, HttpEngine, Refused
+from agentgym_tok.policies.http.engine import HttpEngine
+from agentgym_tok.policies.http.failures import Garbled, Refused
 from agentgym_tok.policies.http.policy import HttpPolicy, Tell, split_address
 from agentgym_tok.policies.http.text_servers import ROUTES, Asked, Route
 from agentgym_tok.types import Completion, Request, Sampling
@@ -40,7 +43,9 @@ class OpenAIPolicy(HttpPolicy):
         PolicyError: The server does not answer, or has none of these endpoints.
     """
 
-    def __init__(self, target: str, chat: ChatFormat, *, concurrency: int = 16, timeout_s: float = 600.0) -> None:
+    def __init__(
+        self, target: str, chat: ChatFormat, *, concurrency: PositiveInt = 16, timeout_s: PositiveFloat = 600.0
+    ) -> None:
         url, self._model = split_address(target)
         super().__init__(HttpEngine(url, concurrency=concurrency, timeout_s=timeout_s))
         self._chat = chat

@@ -6,9 +6,10 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from agentgym_tok.errors import PolicyError
+from agentgym_tok.errors import TransientPolicyError
 from agentgym_tok.policies.base import BasePolicy
-from agentgym_tok.policies.http.engine import HttpEngine, Transient
+from agentgym_tok.policies.http.engine import HttpEngine
+from agentgym_tok.policies.http.failures import Transient
 from agentgym_tok.tokens import as_ids
 from agentgym_tok.types import Completion, Delta, Request
 
@@ -115,8 +116,8 @@ class HttpPolicy(BasePolicy):
             try:
                 return await self.draw(request, room, None if tell is None else note)
             except Transient as error:
-                if told:  # what was told cannot be taken back
-                    raise PolicyError("the stream broke", where=self.name, got=str(error)) from error
+                if told:  # what was told cannot be taken back, so only the listener may ask again
+                    raise TransientPolicyError("the stream broke", where=self.name, got=str(error)) from error
                 raise
 
         return await self._engine.retrying(attempt, request.deadline)

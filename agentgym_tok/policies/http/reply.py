@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentgym_tok.policies.http.engine import Garbled
+from agentgym_tok.policies.http.failures import Garbled
 
 __all__ = ["ReplyPart", "read_reply"]
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import PolicyError
-from agentgym_tok.policies.http.engine import Garbled
+from agentgym_tok.policies.http.failures import Garbled
 from agentgym_tok.policies.http.reply import ReplyPart, read_reply
 from agentgym_tok.policies.http.text_turn import encoded_turn
+from agentgym_tok.policies.stops import end_doubt, text_end
 from agentgym_tok.tokens import as_ids, as_logprobs
 from agentgym_tok.types import Completion, FinishReason, Request
 
@@ -28,12 +29,14 @@ class Asked:
         """Return the turn of a text."""
         if finish not in {"stop", "length"}:
             raise PolicyError("the engine ended the turn", where=self.where, got=f"finish reason {finish!r}")
+        stop = self.request.sampling.stop
         return Completion(
-            encoded_turn(self.chat, text, stopped=finish == "stop"),
-            finish_reason="stop" if finish == "stop" else "length",
+            encoded_turn(self.chat, text, stopped=finish == "stop", stop=stop),
+            finish_reason="length" if finish == "length" and text_end(text, stop) is None else "stop",
             ids_exact=False,
-            engine=f"{self.engine} (inexact: ids encoded from text)",
+            engine=self.engine,
             sampling=self.request.sampling,
+            note="ids encoded from text",
         )
 
 
@@ -55,6 +58,11 @@ def _prompt(chat: ChatFormat, request: Request) -> str:
 
 
 def _stops(chat: ChatFormat) -> list[str]:
+    """Return the stop tokens as text.
+
+    The stop strings of a request are not sent: a server cuts one off and does not say which it was. The turn's text is
+    read up to the end of its first one instead, and what was drawn behind it is lost time.
+    """
     return [chat.token_text(index) for index in chat.stop_ids[:4]]  # OpenAI takes no more
 
 
@@ -92,6 +100,7 @@ def _ask_llama_cpp(_: ChatFormat, request: Request, room: int) -> dict[str, Any]
         "temperature": sampling.temperature,
         "top_k": sampling.top_k,
         "top_p": sampling.top_p,
+        "stop": list(sampling.stop),
         **_NEUTRAL,
     }
 
@@ -121,16 +130,18 @@ def _read_llama_cpp(answer: Any, asked: Asked) -> Completion:
     if finish is None:
         raise PolicyError("the engine ended the turn", where=asked.where, got=f"stop type {reply.stop_type!r}")
     probabilities = reply.completion_probabilities or []
+    # Of a turn that a stop string ended, the server leaves out those of the string.
     agree = [one.id for one in probabilities] == reply.tokens
-    trimmed = finish == "stop" and (not len(ids_T) or int(ids_T[-1]) not in asked.chat.stop_ids)
+    doubt = end_doubt(asked.chat, ids_T, asked.request.sampling.stop, stopped=finish == "stop")
     return Completion(
         ids_T,
         as_logprobs([min(0.0, one.logprob) for one in probabilities], len(ids_T)) if agree else None,
         finish_reason=finish,
-        ids_exact=not trimmed,
+        ids_exact=not doubt,
         logprobs="raw" if agree else "missing",
-        engine=asked.engine + (" (inexact: it stopped, and its last id is no stop token)" if trimmed else ""),
+        engine=asked.engine,
         sampling=asked.request.sampling,
+        note=doubt,
     )
 
 

@@ -1,18 +1,29 @@
 """`vllm:URL#MODEL`: a running vLLM server, by the most exact endpoint that it offers (extra `engines`)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import PositiveFloat, PositiveInt
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ConfigError, FingerprintMismatch, PolicyError, unknown_name
-from agentgym_tok.policies.http.engine import Garbled, HttpEngine, Refused, Transient
+from agentgym_tok.policies.http.engine import HttpEngine
+from agentgym_tok.policies.http.failures import Garbled, Refused, Transient
 from agentgym_tok.policies.http.policy import HttpPolicy, Tell, split_address
+from agentgym_tok.policies.http.version_gate import VersionGate
 from agentgym_tok.policies.http.vllm_replies import TurnReader
+from agentgym_tok.policies.vllm_sampling import sampling_parameters
 from agentgym_tok.tokens import as_ids
 from agentgym_tok.types import Completion, LogprobKind, Request, Sampling
+
+if TYPE_CHECKING:
+    import torch
+
+    from agentgym_tok.policies.http.vllm_weights import ServedWeights
+    from agentgym_tok.policies.weights import WeightDelta
 
 __all__ = ["VLLMPolicy"]
 
@@ -36,7 +47,7 @@ class VLLMPolicy(HttpPolicy):
 
     All sampling parameters are sent, so that the model's own `generation_config` has no say; a turn ends at the chat
     format's stop tokens. (The second and third endpoint add stop tokens of that file, as vLLM does.) Whatever cannot
-    be shown to be exact is marked `ids_exact=False`, and `Completion.engine` says why.
+    be shown to be exact is marked `ids_exact=False`, and `Completion.note` says why.
 
     Log-probabilities are of the model's own distribution, `raw`, or, under vLLM's `--logprobs-mode processed_logprobs`,
     `processed`: the first token shows which.
@@ -55,12 +66,17 @@ class VLLMPolicy(HttpPolicy):
         PolicyError: The server does not answer, or offers no endpoint that returns exact ids.
     """
 
-    def __init__(self, target: str, chat: ChatFormat, *, concurrency: int = 64, timeout_s: float = 600.0) -> None:
+    def __init__(
+        self, target: str, chat: ChatFormat, *, concurrency: PositiveInt = 64, timeout_s: PositiveFloat = 600.0
+    ) -> None:
         url, model = split_address(target)
         super().__init__(HttpEngine(url, concurrency=concurrency, timeout_s=timeout_s))
         self._chat = chat
         self.fingerprint = chat.fingerprint
         self._kind: LogprobKind = "raw"
+        self._gate = VersionGate()
+        self._says_versions = False
+        self._weights: ServedWeights | None = None
         self._passed: dict[str, str] = {}
         try:
             self._engine.loop.run(self._probe(model))
@@ -85,7 +101,35 @@ class VLLMPolicy(HttpPolicy):
             Transient: Another attempt may help.
             PolicyError: None will.
         """
-        return await self._draw(self._route, request, room, tell)
+        async with self._gate.turn() as version:
+            turn = await self._draw(self._route, request, room, tell)
+        if version is None or turn.weight_versions or not turn.ids_exact:
+            return turn
+        return replace(turn, weight_versions=((version, 0, len(turn.ids_T)),))
+
+    def update_weights(self, state: "Mapping[str, torch.Tensor] | WeightDelta", version: str) -> None:
+        """Put new weights in the place of the old ones, and drop the server's KV cache; needs the extra `torch`.
+
+        The server must run in its development mode (`VLLM_SERVER_DEV_MODE=1`) and serve a folder that this process sees
+        too. `/inference/v1/generate` says which weights drew each token, and goes on with turns in flight; behind the
+        other endpoints an update waits until this policy has no turn in flight, and a label is known once there was an
+        update. Other writers of the same server's weights are not seen.
+
+        Args:
+            state: A state dict with all tensors of the model, or what `weights.delta` found against the weights there.
+            version: Their label.
+
+        Raises:
+            MissingExtra: torch is not installed.
+            PolicyError: The weights are not this model's, or the server takes none, or did not take these; where it can
+                go on, then with the old ones.
+        """
+        from agentgym_tok.policies.http.vllm_weights import ServedWeights  # noqa: PLC0415  # extra `torch`
+
+        if self._weights is None:
+            gate = None if self._says_versions else self._gate
+            self._weights = ServedWeights(self._engine, self._root, self.name, gate)
+        self._weights.update(state, version)
 
     async def _draw(self, route: "_Route", request: Request, room: int, tell: Tell | None = None) -> Completion:
         body = {"model": self._model, **route.body(self._chat, request, room)}
@@ -104,7 +148,7 @@ class VLLMPolicy(HttpPolicy):
 
     async def _probe(self, model: str) -> None:
         found = await self._engine.retrying(lambda: self._engine.ask("/v1/models"))
-        self._model, self._limit = _choose(found, model, self._engine.url)
+        self._model, self._limit, self._root = _choose(found, model, self._engine.url)
         version = await self._optional("/version")
         number = version.get("version", "") if isinstance(version, dict) else ""
         self.name = f"vllm:{self._model}"
@@ -136,7 +180,8 @@ class VLLMPolicy(HttpPolicy):
         except PolicyError as error:
             return f"{error.what}, {error.got}"
         if not turn.ids_exact or not len(turn.ids_T):
-            return f"{turn.engine.removeprefix(self.engine).strip()}, {len(turn.ids_T)} ids"
+            return turn.note or "no ids"
+        self._says_versions = bool(turn.weight_versions)
         # What is left under top-k 1 is certain once it is processed, and never certain before.
         if turn.logprobs_T is None:
             self._kind = "missing"
@@ -173,32 +218,9 @@ class _Route:
     body: Callable[[ChatFormat, Request, int], dict[str, Any]]
 
 
-def _parameters(chat: ChatFormat, request: Request, room: int) -> dict[str, Any]:
-    """Return every parameter that a server would otherwise take from somewhere else."""
-    sampling = request.sampling
-    return {
-        "n": 1,
-        "max_tokens": room,
-        "min_tokens": 0,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k or -1,  # the value for "all" that every version knows
-        "min_p": 0.0,
-        "repetition_penalty": 1.0,
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-        "seed": request.seed,
-        "stop": [],
-        "stop_token_ids": list(chat.stop_ids),
-        "ignore_eos": True,  # the model's own end is no stop token unless the chat format says so
-        "include_stop_str_in_output": True,
-        "skip_special_tokens": False,
-    }
-
-
 def _generate(chat: ChatFormat, request: Request, room: int) -> dict[str, Any]:
     # With 0 some versions and gateways return no log-probabilities (NeMo-RL #3390); the sampled one comes with 1.
-    parameters = {**_parameters(chat, request, room), "logprobs": 1}
+    parameters = {**sampling_parameters(chat, request, room), "logprobs": 1}
     return {"token_ids": request.ids_T.tolist(), "sampling_params": parameters, "output_mode": "tokens"}
 
 
@@ -208,7 +230,7 @@ _IDS_WANTED = {"return_token_ids": True, "return_tokens_as_token_ids": True}
 def _completions(chat: ChatFormat, request: Request, room: int) -> dict[str, Any]:
     return {
         "prompt": request.ids_T.tolist(),
-        **_parameters(chat, request, room),
+        **sampling_parameters(chat, request, room),
         "echo": False,
         "logprobs": 1,
         **_IDS_WANTED,
@@ -222,7 +244,7 @@ def _chat(chat: ChatFormat, request: Request, room: int) -> dict[str, Any]:
         "add_generation_prompt": False,
         "add_special_tokens": False,
         "tool_choice": "none",
-        **_parameters(chat, request, room),
+        **sampling_parameters(chat, request, room),
         "logprobs": True,
         "top_logprobs": 1,
         **_IDS_WANTED,
@@ -236,8 +258,8 @@ _ROUTES = (
 )
 
 
-def _choose(found: Any, model: str, url: str) -> tuple[str, int | None]:
-    """Return the model's name and the longest context, from what `/v1/models` answers."""
+def _choose(found: Any, model: str, url: str) -> tuple[str, int | None, str]:
+    """Return the model's name, the longest context and the folder, from what `/v1/models` answers."""
     listed = found.get("data") if isinstance(found, dict) else None
     cards = {card["id"]: card for card in listed or [] if isinstance(card, dict) and isinstance(card.get("id"), str)}
     if model and model not in cards:
@@ -251,4 +273,4 @@ def _choose(found: Any, model: str, url: str) -> tuple[str, int | None]:
         )
     name = model or next(iter(cards))
     limit = cards[name].get("max_model_len")
-    return name, limit if isinstance(limit, int) else None
+    return name, limit if isinstance(limit, int) else None, str(cards[name].get("root") or "")

@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import PolicyError
-from agentgym_tok.policies.http.engine import Transient
+from agentgym_tok.policies.http.failures import Transient
 from agentgym_tok.policies.http.reply import ReplyPart, read_reply
 from agentgym_tok.policies.http.text_turn import encoded_turn
+from agentgym_tok.policies.stops import end_doubt
 from agentgym_tok.tokens import Logprobs, as_ids, as_logprobs
 from agentgym_tok.types import Completion, Delta, FinishReason, LogprobKind, Request
 
@@ -145,13 +146,12 @@ class TurnReader:
         if "no ids" in self._doubts:
             if not self._text:
                 raise PolicyError("the answer holds no ids", where=self.where, fix="ask vLLM for return_token_ids")
-            ids_T = encoded_turn(self.chat, self._text, stopped=finish == "stop")
-        elif finish == "stop" and (not len(ids_T) or int(ids_T[-1]) not in self.chat.stop_ids):
-            self._doubts["it stopped, and its last id is no stop token"] = None
+            ids_T = encoded_turn(self.chat, self._text, stopped=finish == "stop", stop=self.request.sampling.stop)
+        elif doubt := end_doubt(self.chat, ids_T, self.request.sampling.stop, stopped=finish == "stop"):
+            self._doubts[doubt] = None
         if finish == "length" and self.room < self.request.sampling.max_tokens:
             finish = "truncated"
         logprobs_T, kind = self._evidence(len(ids_T))
-        doubts = f" (inexact: {'; '.join(self._doubts)})" if self._doubts else ""
         return Completion(
             ids_T,
             logprobs_T,
@@ -159,8 +159,9 @@ class TurnReader:
             weight_versions=() if self._doubts else tuple((run.version, run.start, run.end) for run in self._runs),
             ids_exact=not self._doubts,
             logprobs=kind,
-            engine=self.engine + doubts,
+            engine=self.engine,
             sampling=self.request.sampling,
+            note="; ".join(self._doubts),
         )
 
     def _check_prompt(self, reply: _Reply) -> None:

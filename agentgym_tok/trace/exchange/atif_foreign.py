@@ -168,6 +168,8 @@ def _turn(step: _Step, root: Root, turns: list[Turn], model: str | None, episode
     assert step.metrics is not None
     context, edge = _context(as_ids(step.metrics.prompt_token_ids or ()), root, turns)
     logprobs, when = step.metrics.logprobs, _unix(step.timestamp)
+    # What is summed up of several calls was never drawn after one prompt.
+    several = step.llm_call_count not in (None, 1)
     return Turn(
         episode=episode,
         index=len(turns),
@@ -176,10 +178,10 @@ def _turn(step: _Step, root: Root, turns: list[Turn], model: str | None, episode
         completion=Completion(
             as_ids(step.metrics.completion_token_ids or (), vocab_size=root.vocab_size),
             None if logprobs is None else as_logprobs(logprobs, len(logprobs)),
-            # What is summed up of several calls was never drawn after one prompt.
-            ids_exact=step.llm_call_count in (None, 1),
+            ids_exact=not several,
             logprobs="missing" if logprobs is None else "raw",
             engine=step.model_name or model or "",
+            note=f"summed up of {step.llm_call_count} calls" if several else "",
         ),
         edge=edge,
         text=_text(step.message),

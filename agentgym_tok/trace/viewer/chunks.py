@@ -240,6 +240,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
         "sent": turn.sent_digest,
         "finish": completion.finish_reason,
         "exact": completion.ids_exact,
+        "note": completion.note,
         "logprob_kind": completion.logprobs,
         "versions": [list(run) for run in completion.weight_versions],
         "engine": completion.engine,

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
 
 import agentgym_tok
-from agentgym_tok import ChatFormat
+from agentgym_tok import ChatFormat, Request, Sampling
 from agentgym_tok.envs import RecordTrace
 from agentgym_tok.envs.searchqa.env import SearchQAEnv
 from agentgym_tok.envs.searchqa.retrieval.passage import Passage
@@ -30,6 +31,7 @@ from agentgym_tok.errors import (
     WorldError,
 )
 from agentgym_tok.harness import Harness
+from agentgym_tok.tokens import Ids
 from agentgym_tok.trace import RunMeta, TraceStore, rows, verify
 from agentgym_tok.types import Message
 
@@ -419,6 +421,30 @@ def test_real_questions_are_asked_over_their_real_corpus(shared: Path) -> None:
     found = act(env, "search[Journal of Psychotherapy Integration]")[4]["text"]
     assert found.startswith('Doc 1(Title: "Journal of Psychotherapy Integration") ')
     assert act(env, "answer[stanley hall]")[1] == 1.0
+
+
+@pytest.mark.parametrize("prompting", PROMPTINGS)
+def test_a_prompting_says_where_turns_end(prompting: str) -> None:
+    assert make(prompting=prompting).stop == (("</search>", "</answer>") if prompting == "search_r1" else ())
+
+
+def test_turns_that_stop_strings_end_go_on_inside_and_are_all_trained() -> None:
+    env = make(prompting="search_r1", retriever=Shelf("Ann did."))
+    said = ["<think>Hm.</think><search> who </search>", "No <search>more</search>", "<answer>Ann</answer>"]
+
+    def speak(context_T: Ids, request: Request) -> tuple[Ids, NDArray[np.float32]]:
+        turn_T = CHAT.encode(said[str(CHAT.decode(context_T)).count("</information>") - 1])
+        return turn_T, np.full(len(turn_T), -0.5, np.float32)
+
+    (episode,) = Harness(speak, CHAT, sampling=Sampling(stop=env.stop)).run_many(lambda: env, [0])
+    assert episode.status == "done"
+    assert [turn.completion.finish_reason for turn in episode.turns] == ["stop"] * 3
+    assert [turn.action_text for turn in episode.turns] == ["search[who]", "search[more]", "answer[Ann]"]
+    assert [turn.edge.kind for turn in episode.turns[1:]] == ["continuation"] * 2
+    (row,) = rows(episode)
+    assert CHAT.decode(row.ids_T[row.mask_T]) == "".join(said)
+    closers = [index for index in row.ids_T[row.turn_T == -1].tolist() if index in CHAT.stop_ids]
+    assert len(closers) == CHAT.open(env.conversation[:1]).ids.tolist().count(CHAT.stop_ids[0])
 
 
 def test_group_rollouts_start_from_clones_and_share_the_retriever() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from agentgym_tok import ChatFormat
+from agentgym_tok.tokens import as_ids
 
 GENERATE, COMPLETIONS, CHAT = "/inference/v1/generate", "/v1/completions", "/v1/chat/completions"
 COMMANDS = ("look", "inventory", "go to shelf 1", "take mug 1 from desk 1", "open drawer 2", "不 café 🍵")
@@ -20,6 +21,7 @@ COMMANDS = ("look", "inventory", "go to shelf 1", "take mug 1 from desk 1", "ope
 FAILURES = {
     "500": (500, '{"error": {"message": "EngineDeadError"}}', {}),
     "429": (429, '{"error": {"message": "slow down"}}', {"Retry-After": "0"}),
+    "busy": (429, '{"error": {"message": "come back tomorrow"}}', {"Retry-After": "86400"}),
     "400": (400, '{"error": {"message": "no such parameter; your key is k-secret"}}', {}),
     "html": (200, "<html>gateway</html>", {}),
 }
@@ -38,6 +40,9 @@ TWISTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 TRANSIENT = ("500", "429", "reset", "html", "shape", "error", "no_finish")
 """Faults after which another attempt helps."""
+HANGING = ("slow", "hang", "drip")
+"""Faults that last longer than anybody waits: before the answer, in its middle, and with signs of life all along."""
+FOREVER_S = 30
 
 
 class FakeVLLM:
@@ -50,6 +55,7 @@ class FakeVLLM:
         self.fault: Callable[[int, int], str | None] = lambda seed, attempt: None
         self.asked: list[dict[str, Any]] = []
         self.tries: Counter[int] = Counter()
+        self.answered: Counter[int] = Counter()  # how often a seed's answer was sent to its end, right or wrong
         self.hung_up: list[int] = []
         self.processed = False
         self.headers: list[dict[str, str]] = []
@@ -65,15 +71,23 @@ class FakeVLLM:
         text = f"<action>{COMMANDS[int(draw.integers(len(COMMANDS)))]}</action>"
         ids = [index for sign in text for index in self.chat.encode(sign).tolist()]
         ids = [*ids, params["stop_token_ids"][0]][: params["max_tokens"]]
+        ids, stopped = self.stopped(ids, params.get("stop", ()))
         logprobs = [-float(np.float32(value)) for value in draw.uniform(0.01, 3, size=len(ids))]
         if self.processed and params["top_k"] == 1:
             logprobs = [0.0] * len(ids)
-        return ids, logprobs, "stop" if ids[-1] in params["stop_token_ids"] else "length"
+        return ids, logprobs, "stop" if stopped or ids[-1] in params["stop_token_ids"] else "length"
+
+    def stopped(self, ids: list[int], stop: Sequence[str]) -> tuple[list[int], bool]:
+        """End a turn with the id that completes a stop string, which stays among the ids."""
+        for end in range(1, len(ids) + 1):
+            if any(one in self.chat.decode(as_ids(ids[:end])) for one in stop):
+                return ids[:end], True
+        return ids, False
 
     # ---- what it says
 
     def text(self, ids: list[int]) -> str:
-        return self.chat.decode([index for index in ids if index < self.chat.vocab_size])
+        return self.chat.decode(as_ids([index for index in ids if index < self.chat.vocab_size]))
 
     def piece(
         self, path: str, said: dict[str, Any], start: int, end: int, *, first: bool, last: bool
@@ -120,11 +134,14 @@ class FakeVLLM:
         self.flying += 1
         self.most_flying = max(self.most_flying, self.flying)
         try:
-            await asyncio.sleep(30 if fault == "slow" else 0)
-            return self.respond(path, prompt, params, fault, stream=bool(body.get("stream")))
+            await asyncio.sleep(FOREVER_S if fault == "slow" else 0)
+            response = self.respond(path, prompt, params, fault, stream=bool(body.get("stream")))
         except asyncio.CancelledError:
             self.hung_up.append(seed)
             raise
+        else:
+            self.answered[seed] += response.status_code == 200 and not isinstance(response, StreamingResponse)
+            return response
         finally:
             self.flying -= 1
 
@@ -145,8 +162,9 @@ class FakeVLLM:
             return StreamingResponse(self.events(path, said, fault, params["seed"]), media_type="text/event-stream")
         document = SWAPPED.get(fault or "") or self.piece(path, said, 0, len(said["ids"]), first=True, last=True)
         text = json.dumps(document)
-        if fault == "reset":
-            return StreamingResponse(_broken(text), media_type="application/json")
+        if fault in BODIES:
+            body = BODIES[fault](text, lambda: self.answered.update([params["seed"]]))
+            return StreamingResponse(body, media_type="application/json")
         return Response(text, media_type="application/json")
 
     async def events(self, path: str, said: dict[str, Any], fault: str | None, seed: int) -> AsyncIterator[str]:
@@ -161,15 +179,21 @@ class FakeVLLM:
                     if fault == "cut":
                         return
                     if fault == "hang":
-                        await asyncio.sleep(30)
+                        await asyncio.sleep(FOREVER_S)
+                    while fault == "drip":
+                        yield ": still here\n\n"
+                        await asyncio.sleep(0.05)
                     document = SWAPPED.get(fault or "", document)
                 text = f"data: {json.dumps(document)}\n\n"
-                yield text
+                for part in (text[:9], text[9:]) if fault == "trickle" else (text,):
+                    await asyncio.sleep(0.005 if fault == "trickle" else 0)
+                    yield part
                 if fault == "twice" and start == step:
                     yield text
             usage = {"prompt_tokens": len(said["prompt"]), "completion_tokens": said["drawn"]}
             yield f"data: {json.dumps({'choices': [], 'usage': usage})}\n\n"
             yield "data: [DONE]\n\n"
+            self.answered[seed] += 1
         except asyncio.CancelledError:
             self.hung_up.append(seed)
             raise
@@ -190,6 +214,32 @@ class FakeVLLM:
         return Starlette(routes=[*posts, *gets, Route("/tokenize", self.tokenize, methods=["POST"])])
 
 
-async def _broken(text: str) -> AsyncIterator[str]:
+async def _broken(text: str, _: Callable[[], None]) -> AsyncIterator[str]:
     yield text[: len(text) // 2]
     raise ConnectionResetError
+
+
+async def _cut(text: str, _: Callable[[], None]) -> AsyncIterator[str]:
+    yield text[: len(text) // 2]
+
+
+async def _hang(text: str, _: Callable[[], None]) -> AsyncIterator[str]:
+    yield text[: len(text) // 2]
+    await asyncio.sleep(FOREVER_S)
+
+
+async def _drip(_: str, __: Callable[[], None]) -> AsyncIterator[str]:
+    for _blank in range(20 * FOREVER_S):
+        yield " "  # JSON may begin with any number of them
+        await asyncio.sleep(0.05)
+
+
+async def _trickle(text: str, sent: Callable[[], None]) -> AsyncIterator[str]:
+    for start in range(0, len(text), 50):
+        yield text[start : start + 50]
+        await asyncio.sleep(0.001)
+    sent()
+
+
+BODIES = {"reset": _broken, "cut": _cut, "hang": _hang, "drip": _drip, "trickle": _trickle}
+"""How an answer that is no stream comes in pieces, and where it ends."""

@@ -1,6 +1,12 @@
 """Sixty-four episodes at once against an engine that fails in every known way: no turn is lost or counts twice."""
 
+import asyncio
+import json
+import time
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,77 +15,155 @@ import pytest
 
 pytest.importorskip("httpx2", reason="the extra engines is not installed")
 
-from fake_vllm import CHAT, COMPLETIONS, GENERATE, TRANSIENT
+import httpx2
+from fake_vllm import CHAT, COMPLETIONS, FAILURES, GENERATE, HANGING, SWAPPED, TWISTS
 
-from agentgym_tok import ChatFormat, Sampling
+from agentgym_tok import ChatFormat, Completion, Request, Sampling
 from agentgym_tok.envs.alfworld.env import ALFWorldEnv
 from agentgym_tok.harness import Harness
+from agentgym_tok.policies import BasePolicy
 from agentgym_tok.policies.http.vllm import VLLMPolicy
 from agentgym_tok.trace import RunMeta, TraceStore, account, verify
 
 BUILTIN = ChatFormat.builtin()
 META = RunMeta(fingerprint=BUILTIN.fingerprint, vocab_size=BUILTIN.vocab_size, chat="builtin")
-FATAL = ("400", "longer_prompt", "odd_finish", "foreign_id")
-MARKED = {"sentinel": "sentinel_logprobs", "no_logprobs": "no_logprobs", "control_lost": "inexact_ids"}
-KINDS = (*TRANSIENT, *FATAL, *MARKED)
+BROKEN = ("reset", "cut", "twice", "trickle", "refused")
+KINDS = (*FAILURES, *SWAPPED, *TWISTS, *HANGING, *BROKEN, "no_ids")
+HARMLESS = {"trickle", "twice", "wrong_prompt", "bad_versions"}
+"""Faults that do nothing in one kind of answer or at one endpoint: a whole answer is not said twice."""
+UNSURE = {"stop_lost", "control_lost", "no_ids"}
+PATIENCE_S = 1.5
+
+
+class Trouble:
+    """Say how an attempt at a turn fails: every kind comes up within the first turns, and later ones fail by chance."""
+
+    def __init__(self) -> None:
+        self._dealt: dict[int, str | None] = {}
+
+    def deal(self, seeds: Sequence[int]) -> None:
+        """Decide how the first attempts of a batch fail; the order of its turns does not matter."""
+        for seed in sorted(seeds):
+            place, odd = divmod(len(self._dealt), 2)
+            self._dealt[seed] = KINDS[place] if odd and place < len(KINDS) else _chance(seed, 0)
+
+    def __call__(self, seed: int, attempt: int) -> str | None:
+        return self._dealt.get(seed) if attempt == 0 else _chance(seed, attempt)
+
+
+def _chance(seed: int, attempt: int) -> str | None:
+    draw = np.random.default_rng([seed, attempt])
+    return None if draw.random() > 0.15 else KINDS[int(draw.integers(len(KINDS)))]
+
+
+class Hasty(BasePolicy):
+    """Wait for no turn longer than a moment, and have every other one streamed."""
+
+    name = "hasty"
+
+    def __init__(self, policy: VLLMPolicy, trouble: Trouble) -> None:
+        self._policy, self._trouble = policy, trouble
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+        self._trouble.deal([request.seed for request in requests])
+        asked = [replace(request, deadline=time.time() + PATIENCE_S) for request in requests]
+        whole = [request for request in asked if request.seed % 2]
+        streamed = [request for request in asked if not request.seed % 2]
+        with ThreadPoolExecutor(1) as other:
+            drawn = other.submit(self._policy.generate, whole)
+            told = asyncio.run(self._streams(streamed))
+            answers = dict(zip((*whole, *streamed), (*drawn.result(), *told), strict=True))
+        return [answers[request] for request in asked]
+
+    async def _streams(self, asked: Sequence[Request]) -> list[Any]:
+        return await asyncio.gather(*map(self._stream, asked), return_exceptions=True)
+
+    async def _stream(self, request: Request) -> Completion:
+        pieces = [piece async for piece in self._policy.stream(request)]
+        completion = pieces[-1].completion
+        assert completion is not None
+        return completion
 
 
 def make_env() -> ALFWorldEnv:
-    return ALFWorldEnv(BUILTIN, split="valid_seen", max_steps=6)
+    return ALFWorldEnv(BUILTIN, split="valid_seen", max_steps=4)
 
 
-def goes_wrong(seed: int, attempt: int) -> str | None:
-    draw = np.random.default_rng([seed, attempt])
-    if seed == 1 or draw.random() > 0.2:  # 1 is the seed of the first token
-        return None
-    weights = np.array([6.0] * len(TRANSIENT) + [1.0] * len(FATAL) + [2.0] * len(MARKED))
-    return KINDS[int(draw.choice(len(KINDS), p=weights / weights.sum()))]
+@pytest.fixture
+def closed_door(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse connections where the engine is away for a while."""
+    send = httpx2.AsyncHTTPTransport.handle_async_request
+
+    async def sent(transport: Any, request: Any) -> Any:
+        if request.method == "POST":
+            body = json.loads(request.content)
+            seed = body.get("sampling_params", body).get("seed")
+            if seed is not None and fake.fault(seed, fake.tries[seed]) == "refused":
+                fake.tries[seed] += 1
+                raise httpx2.ConnectError("All connection attempts failed", request=request)
+        return await send(transport, request)
+
+    monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", sent)
 
 
+@pytest.mark.usefixtures("at_once", "closed_door")
 @pytest.mark.parametrize("path", [GENERATE, COMPLETIONS])
-def test_no_turn_is_lost_or_doubled_and_each_failure_is_a_record(
-    fake: Any, at_once: None, tmp_path: Path, path: str
-) -> None:
+def test_no_turn_is_lost_or_doubled_and_each_failure_is_a_record(fake: Any, tmp_path: Path, path: str) -> None:
     fake.paths = {path, CHAT}
-    fake.fault = goes_wrong
+    fake.fault = trouble = Trouble()
     with VLLMPolicy(fake.url, BUILTIN) as policy, TraceStore(tmp_path, meta=META) as store:
-        harness = Harness(policy, BUILTIN, store=store, sampling=Sampling(max_tokens=48))
+        harness = Harness(Hasty(policy, trouble), BUILTIN, store=store, sampling=Sampling(max_tokens=48))
         fake.asked.clear()
+        fake.answered.clear()
         episodes = harness.run_many(make_env, range(16), group_size=4, concurrency=64, seed=3)
-    del fake.tries[1]
+        retries = policy.retries
+    del fake.tries[1]  # the seed of the first token
+    met = {seed: [trouble(seed, attempt) for attempt in range(count)] for seed, count in fake.tries.items()}
     turns = [turn for episode in episodes for turn in episode.turns]
     received = {params["seed"]: params for params in fake.asked}
 
     assert len(episodes) == 64
-    # Each turn was asked for under a seed of its own, and every request that the engine saw belongs to one.
-    assert Counter(turn.seed for turn in turns) == Counter(received.keys())
+    assert {kind for kinds in met.values() for kind in kinds} == {None, *KINDS}
+    # Each turn was asked for under a seed of its own, and every request that was sent belongs to one.
+    assert Counter(turn.seed for turn in turns) == Counter(fake.tries.keys())
     # The engine got the ids that the trace holds; every attempt at a turn got the same.
-    for params in fake.asked:
-        assert params["ids"] == received[params["seed"]]["ids"]
+    contexts = {turn.seed: turn.context.ids.tolist() for turn in turns}
+    assert all(params["ids"] == contexts[params["seed"]] for params in fake.asked)
+    # Nobody asks again after a whole answer, unless it was a wrong one.
+    wrong = {*SWAPPED, *TWISTS, "html"}
+    assert all(count <= 1 + len([kind for kind in met[seed] if kind in wrong]) for seed, count in fake.answered.items())
+    delivered = 0
     for turn in turns:
-        params, last = received[turn.seed], goes_wrong(turn.seed, fake.tries[turn.seed] - 1)
-        assert turn.context.ids.tolist() == params["ids"]
+        last, late = met[turn.seed][-1], "in time" in str(turn.failure)
         if turn.failure is not None:
             assert turn.failure.boundary == "policy"
-            assert last in FATAL or last in TRANSIENT
             assert turn.failure.message
+            assert last not in {None, "trickle", "sentinel", "no_logprobs"} or late
+            assert late or last not in HANGING
+            assert not len(turn.completion.ids_T)
             continue
-        ids, logprobs, _ = fake.draw(params["ids"], params)
-        assert last is None or last in MARKED
-        assert turn.completion.ids_T.tolist() == (ids[1:] if last == "control_lost" else ids)
-        assert turn.completion.ids_exact == (last != "control_lost")
-        if last is None:
+        delivered += 1
+        assert fake.answered[turn.seed] >= 1
+        ids, logprobs, _ = fake.draw(received[turn.seed]["ids"], received[turn.seed])
+        if last is None or last in HARMLESS:
+            assert (turn.completion.ids_T.tolist(), turn.completion.ids_exact) == (ids, True)
+            assert turn.completion.logprobs_T is not None
             assert turn.completion.logprobs_T.tolist() == logprobs
+        elif last in UNSURE:
+            assert (turn.completion.ids_exact, turn.completion.logprobs) == (False, "missing")
+            assert turn.completion.note
+        else:
+            assert last in {"sentinel", "no_logprobs"}
+            assert turn.completion.ids_T.tolist() == ids
+            assert turn.completion.logprobs in {"sentinel", "missing"}
     # Failures end their episode and no other one.
     failed = [episode for episode in episodes if episode.status == "failed"]
-    assert len(failed) == sum(turn.failure is not None for turn in turns) > 0
+    assert len(failed) == len(turns) - delivered
     assert {episode.status for episode in episodes} == {"failed", "done"}
-    # Retries stay within the budget.
-    requests = len(turns) + 4
-    assert sum(fake.tries.values()) - len(turns) == policy.retries
-    assert 0 < policy.retries <= 8 + 0.25 * requests
+    # Retries stay within the budget, and each of them is one more request.
+    assert sum(fake.tries.values()) - len(turns) == retries
+    assert 0 < retries <= 8 + 0.25 * (len(turns) + 4)
 
     found = verify(tmp_path, BUILTIN)
     assert found.ok, found
-    masked = account(episodes).masked
-    assert set(MARKED.values()) <= set(masked)
+    assert {"sentinel_logprobs", "no_logprobs", "inexact_ids"} <= set(account(episodes).masked)

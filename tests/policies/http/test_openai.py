@@ -119,13 +119,51 @@ def test_turns_of_text_are_marked_inexact_with_the_reason(
         assert asyncio.run(streamed())[-1].completion.ids_T.tolist() == turn.ids_T.tolist()
     assert turn.ids_T.tolist() == BUILTIN.encode_turn(TURN).tolist()
     assert (turn.ids_exact, turn.logprobs, turn.finish_reason) == (False, "missing", "stop")
-    assert "ids encoded from text" in turn.engine
+    assert turn.note == "ids encoded from text"
     body = seen[-1]
     given = body.get("options", body)
     assert (given["temperature"], given["top_p"], given["top_k"], given["min_p"]) == (0.5, 0.9, 4, 0)
     assert body["prompt"] == BUILTIN.decode(IDS_T)
     assert body["model"] == "small"
     assert BUILTIN.token_text(BUILTIN.stop_ids[0]) in given["stop"]
+
+
+@pytest.mark.parametrize("finish", ["stop", "length"])
+def test_text_is_read_up_to_the_first_stop_string(serve: Any, finish: str) -> None:
+    said = "a <search> q </search> and then </answer> on"
+    seen: list[dict[str, Any]] = []
+    url = served(serve, "/v1/completions", lambda _: {"choices": [{"text": said, "finish_reason": finish}]}, seen)
+    with OpenAIPolicy(url, BUILTIN) as policy:
+        turn = policy.answer(Request(IDS_T, Sampling(stop=("</answer>", "</search>"))))
+        plain = policy.answer(Request(IDS_T, Sampling(stop=("</other>",))))
+    assert (BUILTIN.decode(turn.ids_T), turn.finish_reason) == ("a <search> q </search>", "stop")
+    assert plain.ids_T.tolist() == [*BUILTIN.encode(said).tolist(), *BUILTIN.stop_ids[: finish == "stop"]]
+    assert plain.finish_reason == finish
+    # A server would cut the string off, and not say which of them it was.
+    assert not {"</answer>", "</search>"} & set(seen[-1]["stop"])
+
+
+@pytest.mark.parametrize(("cut", "exact"), [(1, True), (2, False)])
+def test_llama_cpp_keeps_the_ids_of_a_stop_string(serve: Any, cut: int, *, exact: bool) -> None:
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        whole = of_llama_cpp(body)
+        if not body["stop"]:
+            return whole
+        # As the server does: the string's ids stay, their log-probabilities go.
+        ids = ODD[:-cut]
+        return whole | {"tokens": ids, "stop_type": "word", "completion_probabilities": [{"id": ids[0], "logprob": -1}]}
+
+    seen: list[dict[str, Any]] = []
+    with OpenAIPolicy(served(serve, "/completion", answer, seen), BUILTIN) as policy:
+        turn = policy.answer(Request(IDS_T, Sampling(max_tokens=64, stop=("</action>",))))
+    assert seen[-1]["stop"] == ["</action>"]
+    assert (turn.ids_T.tolist(), turn.ids_exact, turn.finish_reason, turn.logprobs) == (
+        ODD[:-cut],
+        exact,
+        "stop",
+        "missing",
+    )
+    assert bool(turn.note) is not exact
 
 
 def test_a_server_that_knows_fewer_parameters_refuses_what_it_cannot_do(serve: Any) -> None:

@@ -12,7 +12,7 @@ pytest.importorskip("httpx2", reason="the extra engines is not installed")
 from fake_vllm import CHAT, COMPLETIONS, GENERATE, TRANSIENT
 
 from agentgym_tok import ChatFormat, Completion, Policy, Request, Sampling
-from agentgym_tok.errors import ConfigError, FingerprintMismatch, PolicyError, UnknownName
+from agentgym_tok.errors import ConfigError, FingerprintMismatch, PolicyError, TransientPolicyError, UnknownName
 from agentgym_tok.policies import load_policy
 from agentgym_tok.policies.http.engine import API_KEY
 from agentgym_tok.policies.http.vllm import VLLMPolicy
@@ -63,6 +63,8 @@ def test_a_batch_one_by_one_and_a_stream_give_the_ids_that_the_engine_drew(fake:
     requests = [asked(seed) for seed in range(8)] + [asked(3, max_tokens=5)]
     for request, turn in zip(requests, policy.generate(requests), strict=True):
         exactly(fake, request, turn)
+        assert isinstance(turn, Completion)
+        assert turn.logprobs_T is not None
         exactly(fake, request, policy.answer(request))
         told = asyncio.run(pieces(policy, request))
         exactly(fake, request, told[-1].completion)
@@ -86,6 +88,37 @@ def test_every_sampling_parameter_is_sent_with_a_seed_of_its_own(fake: Any, poli
         assert params["max_tokens"] == 64
 
 
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("stop", ["</action>", "on>", "ction>"])
+def test_a_turn_that_a_stop_string_ended_is_exact(fake: Any, policy: VLLMPolicy, stop: str, *, stream: bool) -> None:
+    request = asked(5, stop=(stop, "never said"))
+    turn = drawn(policy, request, stream=stream)
+    sent = fake.asked[-1]
+    assert (sent["stop"], sent["include_stop_str_in_output"]) == ([stop, "never said"], True)
+    ids, logprobs, finish = fake.draw(IDS_T.tolist(), sent)
+    assert finish == "stop"
+    assert ids[-1] not in BUILTIN.stop_ids
+    assert (turn.ids_T.tolist(), turn.ids_exact, turn.finish_reason, turn.note) == (ids, True, "stop", "")
+    assert turn.logprobs_T is not None
+    assert turn.logprobs_T.tolist() == logprobs
+    assert BUILTIN.decode(turn.ids_T).endswith(stop)
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [(1, "it goes on behind a stop string"), (-1, "it stopped, and its last id is no stop token and completes no")],
+)
+def test_a_turn_that_a_stop_string_does_not_end_is_marked(
+    fake: Any, policy: VLLMPolicy, monkeypatch: pytest.MonkeyPatch, change: int, note: str
+) -> None:
+    whole, _, _ = fake.draw(IDS_T.tolist(), {"seed": 5, "stop_token_ids": BUILTIN.stop_ids, "max_tokens": 64})
+    ended, _ = fake.stopped(whole, ("<action>",))
+    monkeypatch.setattr(fake, "stopped", lambda ids, stop: (whole[: len(ended) + change], True))
+    turn = policy.answer(asked(5, stop=("<action>",)))
+    assert turn.ids_T.tolist() == whole[: len(ended) + change]
+    assert (turn.ids_exact, turn.logprobs_T, turn.note.startswith(note)) == (False, None, True)
+
+
 def test_weight_versions_are_kept_as_runs(fake: Any) -> None:
     with VLLMPolicy(fake.url, BUILTIN) as policy:
         for stream in STREAMS:
@@ -105,7 +138,7 @@ def test_a_failure_that_passes_is_asked_again_with_the_same_seed(
     assert fake.tries[5] == 3
     assert policy.retries == 2
     fake.fault = lambda seed, attempt: fault
-    with pytest.raises(PolicyError):
+    with pytest.raises(TransientPolicyError):
         drawn(policy, asked(6), stream=stream)
     assert fake.tries[6] == 4
 
@@ -113,7 +146,7 @@ def test_a_failure_that_passes_is_asked_again_with_the_same_seed(
 @pytest.mark.parametrize("fault", ["reset", "cut", "twice", "shape", "error", "no_finish"])
 def test_a_stream_that_breaks_after_its_first_piece_is_an_error(fake: Any, policy: VLLMPolicy, fault: str) -> None:
     fake.fault = lambda seed, attempt: fault
-    with pytest.raises(PolicyError, match="the stream broke"):
+    with pytest.raises(TransientPolicyError, match="the stream broke"):
         asyncio.run(pieces(policy, asked(5)))
     assert fake.tries[5] == 1
 
@@ -155,7 +188,8 @@ def test_ids_that_may_be_others_are_kept_and_marked_with_the_reason(
     text = BUILTIN.decode(as_ids(ids[:-1]))
     expected = {"stop_lost": ids[:-1], "control_lost": ids[1:], "no_ids": BUILTIN.encode_turn(text).tolist()}
     assert turn.ids_T.tolist() == expected[fault]
-    assert any(words in turn.engine for words in reason.split("|"))
+    assert any(words in turn.note for words in reason.split("|"))
+    assert turn.engine == policy.engine
 
 
 @pytest.mark.parametrize("stream", STREAMS)
@@ -172,8 +206,9 @@ def test_what_no_retry_mends_is_an_error_at_once(
     fake: Any, policy: VLLMPolicy, fault: str, words: str, *, stream: bool
 ) -> None:
     fake.fault = lambda seed, attempt: fault
-    with pytest.raises((PolicyError, ValueError), match=words):
+    with pytest.raises((PolicyError, ValueError), match=words) as caught:
         drawn(policy, asked(5), stream=stream)
+    assert not isinstance(caught.value, TransientPolicyError)
     assert fake.tries[5] == 1
 
 

@@ -530,6 +530,7 @@ def test_a_foreign_document_with_all_ids_becomes_turns(make: Any, validate: Vali
     assert [span.origin for span in episode.turns[1].context.spans] == ["prompt", "sampled", "observation"]
     assert [turn.completion.engine for turn in episode.turns] == ["m", "n", "m"]
     assert [turn.completion.ids_exact for turn in episode.turns] == [True, True, False]
+    assert [turn.completion.note for turn in episode.turns] == ["", "", "summed up of 3 calls"]
     assert [turn.facts["anchor"] for turn in episode.turns] == ["Fix it.", "$ ls", "$ pwd"]
     assert episode.turns[0].started == 1767323042.0
     (child,) = episode.children

@@ -138,6 +138,7 @@ def check(run: Path, **options: Any) -> Shown:
                 assert (made["edge"]["kind"], made["edge"]["reason"]) == (turn.edge.kind, turn.edge.reason)
                 assert (made["rl"], made["sft"]) == (mask_reason(turn, "rl"), mask_reason(turn, "sft"))
                 assert int(made["seed"]) == turn.seed
+                assert made["note"] == completion.note
                 assert json.loads(made["facts"] or "{}") == dict(turn.facts)
     return shown
 
