@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeGuard
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 
 from agentgym_tok.envs.engine import TextObservation
 from agentgym_tok.envs.world_process import WorldProcess

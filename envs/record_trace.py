@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import ArrayLike
 
+from agentgym_tok.chat.stops import stop_end
 from agentgym_tok.envs.recording import Recorder, StepResult, new_episode_id
 from agentgym_tok.envs.token_env import TokenEnv
 from agentgym_tok.errors import ChatError, ConfigError, InvalidAction, ResetNeeded, TraceError
@@ -206,10 +207,12 @@ class RecordTrace(gym.Wrapper[Ids, Ids, Ids, Ids]):
         # Whoever adopted log-probabilities did not say how the ids were drawn: they are kept, and not trained.
         note = _Note(said.logprobs_T, None, "raw") if noted is None and said and said.logprobs_T is not None else noted
         logprobs_T: Logprobs | None = None if note is None else as_logprobs(note.logprobs_T, len(ids_T))
+        chat, stop = self._tokens.chat, note.sampling.stop if note is not None and note.sampling is not None else ()
+        stopped = (len(ids_T) and int(ids_T[-1]) in chat.stop_ids) or stop_end(chat, ids_T, stop) == len(ids_T)
         return asked, Completion(
             ids_T,
             logprobs_T,
-            finish_reason="stop" if len(ids_T) and int(ids_T[-1]) in self._tokens.chat.stop_ids else "length",
+            finish_reason="stop" if stopped else "length",
             logprobs="missing" if note is None else note.kind,
             engine="gymnasium loop",
             sampling=None if note is None else note.sampling,

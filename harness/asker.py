@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 from agentgym_tok.errors import PolicyError
 from agentgym_tok.tokens import TURN_ORIGINS
@@ -16,6 +16,8 @@ __all__ = ["Answer", "Asker"]
 
 Answer: TypeAlias = Completion | Exception
 """A turn, or why there is none."""
+
+_T = TypeVar("_T")
 
 _ROUNDS = 4
 """So many rounds of the loop bring no new request before a batch goes out: an episode's step takes fewer."""
@@ -91,17 +93,21 @@ class Asker:
 
     async def _single(self, request: Request) -> Answer:
         assert self._complete is not None
-        return self._turn(await self._complete(request))
+        return self._turn(await self._kept(request, asyncio.ensure_future(self._complete(request))))
 
     async def _batched(self, request: Request) -> Answer:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, answer))
         self._woken.set()
+        return await self._kept(request, answer)
+
+    async def _kept(self, request: Request, answer: "asyncio.Future[_T]") -> _T:
+        """Wait for an answer; one that is there when whoever waits is cancelled is kept for `drawn`."""
         try:
             return await answer
         except asyncio.CancelledError:
             if answer.done() and not answer.cancelled() and answer.exception() is None:
-                self._drawn[request] = answer.result()
+                self._drawn[request] = self._turn(answer.result())
             raise
 
     async def _serve(self) -> None:

@@ -17,7 +17,7 @@ from agentgym_tok.harness.asker import Asker
 from agentgym_tok.harness.blocking import run_blocking
 from agentgym_tok.harness.budget import Budget, Spending
 from agentgym_tok.harness.compaction import Compaction
-from agentgym_tok.harness.observers import Observer
+from agentgym_tok.harness.observers import observer_of
 from agentgym_tok.harness.progress import Progress
 from agentgym_tok.harness.resume import Place, finished
 from agentgym_tok.harness.retries import Retries
@@ -51,11 +51,11 @@ class Harness:
         total: Limits of each call of `run` and `run_many`; episodes in flight end with their turn, and those that had
             not begun do not.
         turn_timeout_s: Longest wait for one answer of the policy, in seconds; None waits.
-        observers: See every turn, edge and episode.
+        observers: See every turn, edge and episode: each an `Observer`, or any object with some of its methods.
 
     Raises:
         FingerprintMismatch: The policy says that it knows the ids of another chat format.
-        ConfigError: The chat format has no way to write a call, and there are tools.
+        ConfigError: The chat format has no way to write a call, and there are tools; or an observer observes nothing.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class Harness:
         budget: Budget | None = None,
         total: Budget | None = None,
         turn_timeout_s: float | None = None,
-        observers: Sequence[Observer] = (),
+        observers: Sequence[object] = (),
     ) -> None:
         self.policy = load_policy(policy, chat)
         self.chat = chat
         self.store = store
         self.sampling = sampling or Sampling()
         self._budget, self._total = budget or Budget(), total or Budget()
-        self._observers = tuple(observers)
+        self._observers = tuple(observer_of(watcher) for watcher in observers)
         self._parts = {
             "compaction": compaction,
             "retries": retries or Retries(),

@@ -50,7 +50,7 @@ def _by_the_reference(patient: Patient) -> Finding:
     contexts = [ids_T for ids_T in patient.contexts for _ in range(2)]
     turns = patient.ask([patient.request(ids_T, max_tokens=24) for ids_T in contexts])
     tokens = sum(len(turn.ids_T) for turn in turns)
-    ratios = {shown_sampling(hidden): _log_ratio(patient, hidden, contexts, turns) for hidden in _HIDDEN}
+    ratios = {_shown(hidden): _log_ratio(patient, hidden, contexts, turns) for hidden in _HIDDEN}
     culprit = max(ratios, key=lambda name: ratios[name])
     evidence = ratios[culprit] + math.log(sum(math.exp(ratio - ratios[culprit]) for ratio in ratios.values()))
     evidence -= math.log(len(ratios))
@@ -103,7 +103,7 @@ def _two_sided(hits: int, draws: int, mass: float) -> float:
     return min(1.0, 2 * min(sum(weights[: hits + 1]), sum(weights[hits:])))
 
 
-def shown_sampling(sampling: Sampling) -> str:
+def _shown(sampling: Sampling) -> str:
     """Return the parameters that differ from none."""
     named = sampling.model_dump(exclude_defaults=True, exclude={"max_tokens"})
     return ", ".join(f"{name}={value:g}" for name, value in named.items())

@@ -43,7 +43,7 @@ class Patient:
         """Every turn so far."""
         self.contexts = conversations(chat)
         """Conversations that differ in what they ask, each ending in the generation prompt."""
-        self._seeds = itertools.count(1)
+        self._seeds = itertools.count(100)
 
     @property
     def exact(self) -> bool:

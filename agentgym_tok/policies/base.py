@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from agentgym_tok.chat import ChatFormat
+from agentgym_tok.chat.stops import stop_end
 from agentgym_tok.errors import AgentGymTokError, PolicyError, TransientPolicyError
-from agentgym_tok.policies.stops import stop_end
 from agentgym_tok.tokens import Ids, as_ids
 from agentgym_tok.types import Completion, Delta, FinishReason, Message, Request, Sampling
 

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 
 from agentgym_tok.chat import ChatFormat
+from agentgym_tok.chat.stops import StopWatch
 from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies.base import draws_untouched
-from agentgym_tok.policies.stops import StopWatch
 from agentgym_tok.tokens import Ids
 from agentgym_tok.types import Completion, FinishReason, LogprobKind, Request, Sampling
 

@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import NonNegativeInt, PositiveInt
 
 from agentgym_tok.chat import ChatFormat
+from agentgym_tok.chat.stops import StopWatch
 from agentgym_tok.errors import (
     ConfigError,
     DataMissing,
@@ -25,7 +26,6 @@ from agentgym_tok.errors import (
 )
 from agentgym_tok.policies.base import BasePolicy
 from agentgym_tok.policies.llamacpp_piece import SMALLEST, Piece, question, read_piece
-from agentgym_tok.policies.stops import StopWatch
 from agentgym_tok.tokens import as_ids, as_logprobs
 from agentgym_tok.types import Completion, Delta, FinishReason, LogprobKind, Request, Sampling
 

@@ -163,7 +163,8 @@ class VLLMOfflinePolicy(BasePolicy):
                 for task, ids, parameters in tasks:
                     number = str(next(self._numbers))
                     try:
-                        self._engine.add_request(number, {"prompt_token_ids": ids}, parameters)
+                        with self._weights:
+                            self._engine.add_request(number, {"prompt_token_ids": ids}, parameters)
                     except ValueError as error:  # what it refuses costs this one alone
                         done.append((task, self._failure("the engine refuses the request", error)))
                     else:

@@ -3,21 +3,21 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("torch", reason="the extra torch is not installed")
-pytest.importorskip("httpx2", reason="the extra engines is not installed")
-
 sys.path.insert(0, str(Path(__file__).parent))
 
-from models import smollm2, tiny_qwen3
 from vllm_server import CACHE, Server, serving, vllm_python
 
 from agentgym_tok import ChatFormat
-from agentgym_tok.policies.hf import HFPolicy
-from agentgym_tok.policies.http import vllm
-from agentgym_tok.policies.http.vllm import VLLMPolicy
+
+if TYPE_CHECKING:
+    from agentgym_tok.policies.hf import HFPolicy
+    from agentgym_tok.policies.http.vllm import VLLMPolicy
+
+# The extras are imported late, so that the tests can skip where they are not installed.
 
 MODELS = [pytest.param("tiny"), pytest.param("smollm2", marks=pytest.mark.deep)]
 ROUTES = ("/inference/v1/generate", "/v1/completions")
@@ -32,6 +32,8 @@ def vllm_environment() -> None:
 @pytest.fixture(scope="session", params=MODELS)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a model: one that CI makes, or one that only deep runs can afford."""
+    from models import smollm2, tiny_qwen3
+
     if request.param == "tiny":
         return tiny_qwen3(tmp_path_factory.mktemp("tiny"))
     request.getfixturevalue("vllm_environment")  # its packages read the weights
@@ -53,18 +55,22 @@ def server(vllm_environment: None, folder: Path, tmp_path_factory: pytest.TempPa
 
 
 @pytest.fixture(scope="session")
-def scorer(folder: Path, chat: ChatFormat) -> HFPolicy:
+def scorer(folder: Path, chat: ChatFormat) -> "HFPolicy":
     """Return the same weights in transformers, under the name that the server gives them."""
+    from agentgym_tok.policies.hf import HFPolicy
+
     return HFPolicy(folder, chat, device="cpu", version="default")
 
 
 @pytest.fixture(params=ROUTES)
 def policy(
     request: pytest.FixtureRequest, server: Server, chat: ChatFormat, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[VLLMPolicy]:
+) -> "Iterator[VLLMPolicy]":
     """Return a policy of each endpoint that takes ids."""
+    from agentgym_tok.policies.http import vllm
+
     monkeypatch.setattr(vllm, "_ROUTES", tuple(route for route in vllm._ROUTES if route.path == request.param))
-    with VLLMPolicy(server.url, chat) as made:
+    with vllm.VLLMPolicy(server.url, chat) as made:
         assert request.param in made.describe()
         yield made
 

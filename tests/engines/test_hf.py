@@ -4,6 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch", reason="the extra torch is not installed")
+
 from played import WORLDS, play, prove
 
 from agentgym_tok import ChatFormat

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch", reason="the extra torch is not installed")
+pytest.importorskip("httpx2", reason="the extra engines is not installed")
+
 from played import TOLERANCE, TURNS, WORLDS, play, prove
 from vllm_server import Server, serving
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 import gymnasium as gym
 import numpy as np
 import pytest

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 
 from agentgym_tok import ChatFormat, Completion, Message, Sampling, Span
-from agentgym_tok.envs import GymText, PadTokens, RecordTrace, TextAction, TextObservation, TokenEnv, Transcript
+from agentgym_tok.envs import (
+    ALFWorldEnv,
+    GymText,
+    PadTokens,
+    RecordTrace,
+    TextAction,
+    TextObservation,
+    TokenEnv,
+    Transcript,
+)
 from agentgym_tok.errors import (
     ChatError,
     ConfigError,
@@ -418,3 +427,15 @@ def test_only_token_spaces_are_recorded(parrot: Make, tmp_path: Path) -> None:
         for wrapper in (TextAction, PadTokens):
             with pytest.raises(ConfigError, match="other way round"):
                 RecordTrace(wrapper(parrot()), store)  # type: ignore[arg-type]
+
+
+def test_a_turn_that_ends_in_a_stop_string_has_stopped(tmp_path: Path) -> None:
+    ids_T = CHAT.encode("<action>look</action>")
+    with TraceStore(tmp_path, chat=CHAT) as store:
+        env = RecordTrace(ALFWorldEnv(CHAT, split="valid_seen", max_steps=2), store)
+        env.reset(seed=0)
+        for stop in (("</action>",), ("nothing",)):
+            env.note(np.zeros(len(ids_T)), Sampling(stop=stop))
+            env.step(ids_T)
+        (episode,) = store.episodes()
+    assert [turn.completion.finish_reason for turn in episode.turns] == ["stop", "length"]

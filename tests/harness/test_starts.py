@@ -1,5 +1,6 @@
 """Starts: clones of one reset where the world can be copied, resets of their own elsewhere, and all closed."""
 
+import threading
 from typing import Any, NoReturn
 
 import gymnasium as gym
@@ -10,7 +11,9 @@ from agentgym_tok import ChatFormat
 from agentgym_tok.envs.alfworld.env import ALFWorldEnv
 from agentgym_tok.envs.token_env import TokenEnv
 from agentgym_tok.errors import CloneUnsupported, ConfigError
+from agentgym_tok.harness import Budget, Harness
 from agentgym_tok.harness.starts import Starts
+from agentgym_tok.trace import Episode
 
 CHAT = ChatFormat.builtin()
 
@@ -111,3 +114,34 @@ def test_what_does_not_fit_is_closed() -> None:
     with pytest.raises(ConfigError), Starts(make, refuse):
         pass
     assert make.made[0].closed == [True]
+
+
+class Blocking(Counted):
+    """Wait in each step until another episode has ended."""
+
+    others: threading.Event
+
+    def __init__(self) -> None:
+        super().__init__(clones=False)
+        self.engine.blocking = True  # type: ignore[attr-defined]
+
+    def step(self, action: Any) -> Any:
+        if self.engine.task_info()["task"] == self.engine.tasks()[0]:
+            assert self.others.wait(30)
+        return super().step(action)
+
+
+def test_a_world_that_blocks_holds_up_no_other_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = threading.Event()
+    monkeypatch.setattr(Blocking, "others", others, raising=False)
+    ended: list[str] = []
+
+    def note(episode: Episode) -> None:
+        ended.append(episode.head.task)
+        if len(ended) == 3:
+            others.set()
+
+    harness = Harness(lambda ids_T: CHAT.encode_turn("<action>look</action>"), CHAT, budget=Budget(turns=3))
+    episodes = harness.run_many(Blocking, range(4), on_episode=note)
+    assert ended[-1] == episodes[0].head.task
+    assert {episode.status for episode in episodes} == {"done"}

@@ -34,15 +34,27 @@ class LoopThread:
         Raises:
             PolicyError: The thread has ended.
         """
-        if not self._finalizer.alive:
-            coroutine.close()
-            raise PolicyError("the policy is closed", where="engine", fix="make another one")
+        self._require_alive(coroutine)
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    async def awaited(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Return in the caller's loop what a coroutine returns in this one; what cancels the caller cancels it.
+
+        Raises:
+            PolicyError: The thread has ended.
+        """
+        self._require_alive(coroutine)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
+
+    def _require_alive(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        if not self._finalizer.alive:
+            coroutine.close()
+            raise PolicyError("the policy is closed", where="engine", fix="make another one")
 
     async def pieces(self, produce: Callable[[Callable[[_T], None]], Awaitable[None]]) -> AsyncGenerator[_T, None]:
         """Yield in the caller's loop what `produce` tells in this one.

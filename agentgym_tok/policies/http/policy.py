@@ -61,6 +61,14 @@ class HttpPolicy(BasePolicy):
         """Answer a batch at once, in order; an exception in a turn's place says why there is none."""
         return self._engine.loop.run(self._answers(requests))
 
+    async def complete(self, request: Request) -> Completion:
+        """Answer one request for callers with a loop of their own, such as the harness; cancelling it aborts the turn.
+
+        Raises:
+            PolicyError: As in `answer`.
+        """
+        return await self._engine.loop.awaited(self._answer(request))
+
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         """Answer one request piece by piece; closing the iterator early makes the engine stop.
 

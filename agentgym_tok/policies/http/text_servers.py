@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym_tok.chat import ChatFormat
+from agentgym_tok.chat.stops import end_doubt, text_end
 from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies.http.failures import Garbled
 from agentgym_tok.policies.http.reply import ReplyPart, read_reply
 from agentgym_tok.policies.http.text_turn import encoded_turn
-from agentgym_tok.policies.stops import end_doubt, text_end
 from agentgym_tok.tokens import as_ids, as_logprobs
 from agentgym_tok.types import Completion, FinishReason, Request
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from agentgym_tok.chat import ChatFormat
+from agentgym_tok.chat.stops import text_end
 from agentgym_tok.chat.tokenizer import replace_surrogates
-from agentgym_tok.policies.stops import text_end
 from agentgym_tok.tokens import Ids, as_ids
 from agentgym_tok.types import Message
 

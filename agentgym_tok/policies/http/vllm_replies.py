@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agentgym_tok.chat import ChatFormat
+from agentgym_tok.chat.stops import end_doubt
 from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies.http.failures import Transient
 from agentgym_tok.policies.http.reply import ReplyPart, read_reply
 from agentgym_tok.policies.http.text_turn import encoded_turn
-from agentgym_tok.policies.stops import end_doubt
 from agentgym_tok.tokens import Logprobs, as_ids, as_logprobs
 from agentgym_tok.types import Completion, Delta, FinishReason, LogprobKind, Request
 

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentgym_tok import ChatFormat, Request, Sampling
+from agentgym_tok.chat.stops import StopWatch, end_doubt, stop_end, text_end
 from agentgym_tok.policies.base import CallablePolicy
-from agentgym_tok.policies.stops import StopWatch, end_doubt, stop_end, text_end
 from agentgym_tok.tokens import Context, as_ids
 from agentgym_tok.types import Message
 
