@@ -29,7 +29,7 @@ def figures(episode: Episode) -> dict[str, float]:
     drawn = [(turn, len(turn.completion.ids_T)) for turn in turns if turn.completion.origin == "sampled"]
     sampled = sum(count for _, count in drawn)
     called = [fact for turn in turns for fact in turn.facts.get("tools", ())]
-    again = [turn for turn in turns if turn.attempt or turn.facts.get("aside") == "feedback"]
+    again = sum((turn.attempt > 0) + (turn.facts.get("aside") == "feedback") for turn in turns)
     found: dict[str, float] = {"return": episode.return_, "turns": len(episode.steps)}
     if episode.success is not None:
         found["success"] = float(episode.success)
@@ -38,7 +38,7 @@ def figures(episode: Episode) -> dict[str, float]:
     found["sampled_tokens"] = sampled
     if sampled:
         found["trained_share"] = sum(count for turn, count in drawn if mask_reason(turn, "rl") is None) / sampled
-    found["retries"] = len(again) + sum(fact["attempts"] - 1 for fact in called)
+    found["retries"] = again + sum(fact["attempts"] - 1 for fact in called)
     found["compactions"] = sum(turn.edge.kind in _REWRITES for turn in turns)
     found["subagents"] = len(members) - 1
     failures = Counter(boundary for member in members for boundary in _failures(member))

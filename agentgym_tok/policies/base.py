@@ -21,6 +21,8 @@ class BasePolicy:
     name = "policy"
     deterministic = False
     wants_info = False
+    context_limit: int | None = None
+    """Most ids of a context together with its turn; None where the policy knows none."""
 
     def answer(self, request: Request) -> Completion:
         """Answer one request; what it raises costs this turn alone."""

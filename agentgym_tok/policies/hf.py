@@ -136,7 +136,7 @@ class HFPolicy(BasePolicy):
         self._version = version
         self.name = f"hf:{Path(path).name}"
         self.fingerprint = chat.fingerprint
-        self._limit = int(getattr(model.config, "max_position_embeddings", None) or 2**31)
+        self._limit = self.context_limit = int(getattr(model.config, "max_position_embeddings", None) or 2**31)
         # transformers 5.2x renames the argument, and warns about the old name.
         forward = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in forward else "past_key_values"

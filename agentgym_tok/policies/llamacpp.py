@@ -114,7 +114,7 @@ class LlamaCppPolicy(BasePolicy):
             self._server: Any = xllamacpp.Server(_parameters(path, context, slots, threads, cache_bytes))
         except RuntimeError as error:
             raise PolicyError("llama.cpp cannot load the model", where=str(path), got=str(error)) from error
-        self._limit = min(context, self._room_of_a_slot(context))
+        self._limit = self.context_limit = min(context, self._room_of_a_slot(context))
         self._check_ids(path)
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="llamacpp")
         _LOG.info("%s: %d slots of %d ids", self.engine, slots, self._limit)

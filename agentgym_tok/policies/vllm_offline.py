@@ -118,7 +118,7 @@ class VLLMOfflinePolicy(BasePolicy):
         self._path = path
         self._chat = chat
         self._engine: Any = model.llm_engine
-        self._limit = int(self._engine.model_config.max_model_len)
+        self._limit = self.context_limit = int(self._engine.model_config.max_model_len)
         self.name = f"vllm-offline:{Path(path).name}"
         self.engine = f"vllm {vllm.__version__} {Path(path).name} in process"
         self.fingerprint = chat.fingerprint

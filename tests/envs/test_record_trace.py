@@ -11,7 +11,6 @@ import pytest
 
 from agentgym_tok import ChatFormat, Completion, Message, Sampling, Span
 from agentgym_tok.envs import (
-    ALFWorldEnv,
     GymText,
     PadTokens,
     RecordTrace,
@@ -20,6 +19,7 @@ from agentgym_tok.envs import (
     TokenEnv,
     Transcript,
 )
+from agentgym_tok.envs.alfworld.env import ALFWorldEnv
 from agentgym_tok.errors import (
     ChatError,
     ConfigError,

@@ -28,7 +28,6 @@ class HttpPolicy(BasePolicy):
 
     def __init__(self, engine: HttpEngine) -> None:
         self._engine = engine
-        self._limit: int | None = None  # most ids of a context with its turn, where the server says so
         self.engine = self.name
         """Name and version of what draws the turns, as every completion has it."""
 
@@ -109,7 +108,7 @@ class HttpPolicy(BasePolicy):
 
     async def _answer(self, request: Request, tell: Tell | None = None) -> Completion:
         wanted = request.sampling.max_tokens
-        room = wanted if self._limit is None else min(wanted, self._limit - len(request.ids_T))
+        room = wanted if self.context_limit is None else min(wanted, self.context_limit - len(request.ids_T))
         if room < 1:
             return Completion(_NO_IDS, finish_reason="truncated", engine=self.engine, sampling=request.sampling)
         told = False

@@ -88,7 +88,7 @@ class VLLMPolicy(HttpPolicy):
     def describe(self) -> str:
         """Say what the server offers, and what is used of it."""
         passed = "".join(f"; not {path}: {why}" for path, why in self._passed.items())
-        limit = "unknown" if self._limit is None else f"{self._limit:,}"
+        limit = "unknown" if self.context_limit is None else f"{self.context_limit:,}"
         return (
             f"{self.name} at {self._engine.url}: {self._route.path}, log-probabilities {self._kind}, "
             f"context {limit}{passed}"
@@ -148,7 +148,7 @@ class VLLMPolicy(HttpPolicy):
 
     async def _probe(self, model: str) -> None:
         found = await self._engine.retrying(lambda: self._engine.ask("/v1/models"))
-        self._model, self._limit, self._root = _choose(found, model, self._engine.url)
+        self._model, self.context_limit, self._root = _choose(found, model, self._engine.url)
         version = await self._optional("/version")
         number = version.get("version", "") if isinstance(version, dict) else ""
         self.name = f"vllm:{self._model}"
