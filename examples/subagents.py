@@ -46,7 +46,7 @@ class Rules(BasePolicy):
     def say(self, text: str) -> Ids:
         """Read the context, decide."""
         asked = re.findall(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", text, re.DOTALL)[0]
-        known = re.findall(r"<tool_response>\n(.*?)\n</tool_response>", text, re.DOTALL)
+        known = re.findall(r"<\|im_start\|>tool\n(.*?)<\|im_end\|>", text, re.DOTALL)
         if "You find one number." in text:  # a helper
             return CHAT.encode_turn(re.findall(r"\d+", known[0])[-1]) if known else calls("search", query=asked)
         stem, one, other = re.findall(r"(Wh.*), (.*) or (.*)\?", asked)[0]
@@ -96,6 +96,7 @@ def main() -> None:
             max_children=4,
             budget=Budget(turns=4),
         ),
+        budget=Budget(turns=20),  # calls are no steps of the world, so its max_steps does not end who calls for ever
     )
     episode = harness.run(world(), task=QUESTIONS[0])
     print(engine.reset(episode.head.task).text)

@@ -14,7 +14,8 @@ __all__ = ["Budget", "Spending"]
 class Budget(Config):
     """Limit what is spent; the turn that reaches a limit is the last one, and its truncation names it.
 
-    Tokens and cost count every attempt, also those that were thrown away, and what subagents and summaries take.
+    Tokens and cost count every attempt, also those that were thrown away, and what subagents and summaries take. Where
+    one of these reaches a limit, the policy is not asked any more, and an empty turn names it.
     """
 
     turns: int | None = Field(default=None, ge=1, description="attempts at turns; None sets no limit, here and below")

@@ -81,7 +81,8 @@ class Conversation:
         for place, exchange in enumerate(exchanges):
             own = own and place < len(self.exchanges) and exchange is self.exchanges[place]
             if not own:
-                answered = context.extend(exchange.answered.span)
+                here = exchange.answered.parent is context
+                answered = exchange.answered if here else context.extend(exchange.answered.span)
                 bridged = self.chat.bridge(answered, exchange.messages)
                 if isinstance(bridged, Refusal):
                     return bridged

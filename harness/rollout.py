@@ -8,7 +8,7 @@ from typing import Any
 from agentgym_tok.chat import Refusal
 from agentgym_tok.envs.recording import Recorder, StepResult
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import AgentGymTokError, ConfigError, TraceError
+from agentgym_tok.errors import AgentGymTokError, ChatError, ConfigError, TraceError
 from agentgym_tok.harness.asker import Answer, Asker
 from agentgym_tok.harness.budget import Spending
 from agentgym_tok.harness.compaction import Compaction
@@ -103,6 +103,7 @@ class Rollout:
         self._left: dict[str, int] = {}
         self._status: Status = "running"
         self._failure: Failure | None = None
+        self._fatal: Exception | None = None
 
     @property
     def env(self) -> TokenGym:
@@ -148,11 +149,15 @@ class Rollout:
     # ---- one turn
 
     async def _turn(self) -> None:
-        compaction, conversation = self._setup.compaction, self._conversation
-        if compaction is not None and conversation.fresh and compaction.due(conversation, self.tokens.max_context):
-            await self._compact(compaction)
-        if len(self.tokens.context) > self.tokens.max_context:
-            return self._close()
+        compaction, spending = self._setup.compaction, self.log.spending
+        if compaction is not None and self._conversation.fresh and not spending.exhausted():
+            await self._compact(compaction, forced=False)
+            if not self.running:
+                return None
+        # A limit that is reached here, a subagent or a summary reached: other turns say it themselves.
+        spent = spending.exhausted()
+        if spent or len(self.tokens.context) > self.tokens.max_context:
+            return self._close(f"budget_{spent}" if spent else "context")
         self._left = {"policy": self._setup.retries.policy, "invalid": self._setup.retries.invalid_action}
         self._left["world"] = self._setup.retries.world
         self._left["tool"] = self._setup.retries.tool
@@ -160,11 +165,11 @@ class Rollout:
             pass
         return None
 
-    def _close(self) -> None:
-        """End the episode where there is no room for another turn, which the policy is not asked for."""
+    def _close(self, truncation: str) -> None:
+        """End the episode where a limit leaves no room for another turn, which the policy is not asked for."""
         context = self.tokens.context
         self._request = self.log.request(context, self._setup.sampling, None)
-        self._write(context, replace(self.log.silence(self._request), finish_reason="truncated"), truncation="context")
+        self._write(context, replace(self.log.silence(self._request), finish_reason="truncated"), truncation=truncation)
         self._end("done")
 
     async def _attempt(self, context: Context) -> bool:
@@ -232,8 +237,8 @@ class Rollout:
         if compaction is not None and self._conversation.fresh:
             self._write(context, answer, used=False)
             self.log.next_turn()
-            if not await self._compact(compaction):
-                self._close()
+            if not await self._compact(compaction, forced=True) and self.running:
+                self._close("context")
             return True
         self._write(context, answer, truncation="context_overflow")
         self._end("done")
@@ -324,21 +329,35 @@ class Rollout:
         bridged = tokens.chat.bridge(turn, messages)
         if isinstance(bridged, Refusal):
             whole = (*conversation.messages, said.message(), *messages)
-            context = tokens.chat.open(whole, turn.root.tools)
+            try:
+                context = tokens.chat.open(whole, turn.root.tools)
+            except ChatError as error:
+                return self._end("failed", Failure("harness", type(error).__name__, str(error)))
             self._conversation = Conversation(tokens.chat, context, whole)
             self.log.declare("rerender", bridged.reason, whole)
         else:
             self._conversation = conversation.followed(turn, said.message(), messages, bridged)
             self.log.declare(kind, "", messages)
-        tokens.adopt(self._conversation.context, self._conversation.messages)
+        return tokens.adopt(self._conversation.context, self._conversation.messages)
 
     # ---- compaction
 
-    async def _compact(self, compaction: Compaction) -> bool:
-        """Rewrite the conversation; tells whether that was done."""
-        rewrite = await compaction.compact(self._conversation, self._draw)
+    async def _compact(self, compaction: Compaction, *, forced: bool) -> bool:
+        """Rewrite the conversation where that is due, or forced; tells whether it was done."""
+        conversation = self._conversation
+        try:
+            if not forced and not compaction.due(conversation, self.tokens.max_context):
+                return False
+            rewrite = await compaction.compact(conversation, self._draw)
+        except Exception as error:
+            if error is self._fatal:
+                raise
+            self._break_off(error)
+            return False
         self.log.next_turn()  # whatever was drawn for it is no attempt at what comes now
         if rewrite is None:
+            # As it stands it cannot be rewritten: not before another turn is it asked again.
+            self._conversation = replace(conversation, rewritten=len(conversation.exchanges))
             return False
         self._conversation = replace(rewrite.conversation, rewritten=len(rewrite.conversation.exchanges))
         self.log.declare(rewrite.kind, rewrite.reason, self._conversation.messages)
@@ -356,12 +375,16 @@ class Rollout:
     ) -> Completion | None:
         sampling = self._setup.sampling.model_copy(update={"max_tokens": max_tokens, "stop": ()})
         for _ in range(attempts):
+            if self.log.spending.exhausted():
+                break
             self.log.declare("continuation", "a summary is asked for", messages)
             self._request = self.log.request(context, sampling, self._setup.turn_timeout_s)
             answer = await self._answered(context)
+            if isinstance(answer, Completion):
+                answer = self._answer = _storable(context, answer)
             if isinstance(answer, Exception):
                 failure = Failure("policy", type(answer).__name__, str(answer))
-                self._write(context, self.log.silence(self._asked), failure=failure, used=False)
+                self._write(context, self.log.silence(self._asked), failure=failure, used=False, aside="summary")
                 continue
             problem = "there was no room" if not len(answer.ids_T) else judge(answer)
             if problem is None:
@@ -378,7 +401,11 @@ class Rollout:
         return self._request
 
     def _write(self, context: Context, answer: Completion, **outcome: Any) -> Turn:
-        written = self.log.write(context, self._asked, answer, **outcome)
+        try:
+            written = self.log.write(context, self._asked, answer, **outcome)
+        except Exception as error:
+            self._fatal = error  # of the store, or of an observer
+            raise
         self._request = self._answer = None
         return written
 
@@ -400,19 +427,28 @@ class Rollout:
         self.log.finish(status, failure)
         self._status, self._failure = status, failure
 
+    def _break_off(self, error: Exception) -> None:
+        """End the episode because a part of the harness failed."""
+        self._keep_drawn()
+        self._end("failed", Failure("harness", type(error).__name__, str(error)))
+
     def _abandon(self) -> None:
-        """End the episode because the run ends; a turn that was drawn for it is kept, and marked unused.
+        """End the episode because the run ends.
 
         Errors of the store are passed over: what ended the run is the one to see.
         """
+        with contextlib.suppress(AgentGymTokError):
+            self._keep_drawn()
+        with contextlib.suppress(TraceError):
+            self._end("abandoned")
+
+    def _keep_drawn(self) -> None:
+        """Write a turn that was drawn and that nobody has taken, as unused."""
         answer = self._answer
         if answer is None and self._request is not None:
             answer = self._setup.asker.drawn(self._request)
-        with contextlib.suppress(AgentGymTokError):
-            if isinstance(answer, Completion) and self._request is not None:
-                self._write(self._context, answer, used=False)
-        with contextlib.suppress(TraceError):
-            self._end("abandoned")
+        if isinstance(answer, Completion) and self._request is not None:
+            self._write(self._context, answer, used=False)
 
     def _spawn(self, env: TokenEnv, info: Mapping[str, Any], head: EpisodeHead, subagents: Subagents) -> "Rollout":
         setup = replace(
@@ -422,6 +458,15 @@ class Rollout:
             compaction=None,
         )
         return Rollout(env, info, head, setup, Spending(subagents.budget, self.log.spending), depth=self._depth + 1)
+
+
+def _storable(context: Context, answer: Completion) -> Answer:
+    """Return the answer, or the error where it holds ids that no vocabulary has."""
+    try:
+        context.extend(Span(answer.ids_T, answer.origin, answer.logprobs_T))
+    except AgentGymTokError as error:
+        return error
+    return answer
 
 
 def _complaint(step: StepResult) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import gymnasium as gym
 
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import ChatError, CloneUnsupported
+from agentgym_tok.errors import ChatError, CloneUnsupported, ConfigError
 from agentgym_tok.tokens import Ids
 from agentgym_tok.trace import Boundary, Episode, EpisodeHead, Failure, TraceStore
 
@@ -104,6 +104,14 @@ class Starts:
 
     def _make(self) -> TokenGym:
         env = self._make_env()
+        if any(env is made for made in self._made):
+            raise ConfigError(
+                "two episodes would share one environment",
+                where="Harness, make_env",
+                got=f"{env} for the second time",
+                expected="a new environment from each call",
+                fix="make it inside the function: lambda: gym.make(...)",
+            )
         self._made.append(env)
         self._check(env)
         return env

@@ -14,6 +14,10 @@ EXPECTED = {
     "demo.py": "every law holds",
     "webshop.py": "expert on WebShop-synth eval: score 100.0",
     "searchqa.py": "All      n  50  EM 100.0",
+    "compaction.py": "summary  solved 6 of 6",
+    "subagents.py": "answered 6 of 6",
+    "notebook.py": "[1.0, 1.0, 1.0]",
+    "vllm_run.py": "No server is named",
 }
 
 

@@ -58,7 +58,7 @@ class Draw(Protocol):
 
 
 class Compaction(Protocol):
-    """Rewrite conversations. Your own needs these two methods, and no base class."""
+    """Rewrite conversations. Your own needs these two methods, and no base class; what it raises fails the episode."""
 
     def due(self, conversation: Conversation, max_context: int) -> bool:
         """Tell whether the conversation should be rewritten before the next turn.

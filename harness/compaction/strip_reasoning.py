@@ -6,6 +6,7 @@ from agentgym_tok.chat import ChatFormat, Refusal
 from agentgym_tok.harness.compaction.compaction import Draw, Rewrite, Trigger
 from agentgym_tok.harness.conversation import Conversation, Exchange
 from agentgym_tok.tokens import Span
+from agentgym_tok.types import AssistantMessage
 
 __all__ = ["StripReasoning"]
 
@@ -23,7 +24,7 @@ class StripReasoning(Trigger):
         """Return the conversation without the reasoning; None where there is none."""
         del draw
         exchanges = conversation.exchanges
-        first_kept = len(exchanges) - self.keep
+        first_kept = max(0, len(exchanges) - self.keep)
         stripped = [_stripped(conversation.chat, exchange) for exchange in exchanges[:first_kept]]
         if all(new is old for new, old in zip(stripped, exchanges, strict=False)):
             return None
@@ -41,8 +42,7 @@ def _stripped(chat: ChatFormat, exchange: Exchange) -> Exchange:
     if start is None:
         return exchange
     rest = chat.parse(turn.ids_T[start:], tools)
-    same = rest.content.strip() == said.content.strip() and len(rest.tool_calls) == len(said.tool_calls)
-    if rest.reasoning or not same:
+    if rest.reasoning or _words(rest) != _words(said):
         return exchange
     logprobs_T = None if turn.logprobs_T is None else turn.logprobs_T[start:]
     parent = exchange.answered.parent
@@ -51,11 +51,16 @@ def _stripped(chat: ChatFormat, exchange: Exchange) -> Exchange:
     return Exchange(answered, rest.message(), exchange.messages, exchange.context)
 
 
+def _words(said: AssistantMessage) -> tuple[object, ...]:
+    return said.content.strip(), [(call.name, call.arguments, call.status) for call in said.tool_calls]
+
+
 def _end_of_reasoning(chat: ChatFormat, turn: Span) -> int | None:
     """Return the place of the first token behind the last end of reasoning; None where a token holds both."""
     pieces = chat.token_bytes(turn.ids_T)
     text = b"".join(pieces)
-    end = max((text.rfind(closer.encode()) + len(closer.encode()) for _, closer in chat.reasoning_pairs), default=-1)
+    closers = [closer.encode() for _, closer in chat.reasoning_pairs]
+    end = max((text.rfind(closer) + len(closer) for closer in closers if closer in text), default=len(text))
     length = 0
     for place, piece in enumerate(pieces):
         if length >= end and piece.strip():

@@ -1,8 +1,11 @@
 """Letting the policy write down what it has to remember."""
 
+from dataclasses import replace
+
 from pydantic import Field
 
 from agentgym_tok.chat import Refusal
+from agentgym_tok.errors import ChatError
 from agentgym_tok.harness.compaction.compaction import Draw, Rewrite, Trigger, texts
 from agentgym_tok.harness.compaction.window import windowed
 from agentgym_tok.harness.conversation import Conversation, Exchange
@@ -38,7 +41,7 @@ class SummaryCompaction(Trigger):
     async def compact(self, conversation: Conversation, draw: Draw) -> Rewrite | None:
         """Return the conversation with a summary in the place of its past; None where nothing can go."""
         exchanges = conversation.exchanges
-        replaced = exchanges[: len(exchanges) - self.keep]
+        replaced = exchanges[: max(0, len(exchanges) - self.keep)]
         if not replaced:
             return None
         chat, last = conversation.chat, exchanges[-1]
@@ -46,11 +49,13 @@ class SummaryCompaction(Trigger):
         asked = chat.bridge(last.answered, messages)
         if isinstance(asked, Refusal):
             return self._without(conversation, f"no summary can be asked for ({asked.reason})")
-        room = len(replaced[-1].context) - len(conversation.first)
+        # What was said to the last replaced turn stands behind the summary again.
+        room = len(replaced[-1].answered) - len(conversation.first)
 
         def judge(summary: Completion) -> str | None:
-            if not chat.parse(summary.ids_T, asked.root.tools).content.strip():
-                return "it is empty"
+            said = chat.parse(summary.ids_T, asked.root.tools)
+            if said.tool_calls or not said.content.strip():
+                return "it is a call" if said.tool_calls else "it is empty"
             return None if len(summary.ids_T) < room else f"{len(summary.ids_T)} tokens for {room}"
 
         summary = await draw(asked, messages, judge, attempts=self.attempts, max_tokens=self.max_tokens)
@@ -58,7 +63,9 @@ class SummaryCompaction(Trigger):
             return self._without(conversation, "no summary was of use")
         return self._resumed(conversation, summary, replaced)
 
-    def _resumed(self, conversation: Conversation, summary: Completion, replaced: tuple[Exchange, ...]) -> Rewrite:
+    def _resumed(
+        self, conversation: Conversation, summary: Completion, replaced: tuple[Exchange, ...]
+    ) -> Rewrite | None:
         chat, kept = conversation.chat, conversation.exchanges[len(replaced) :]
         said = chat.parse(summary.ids_T, conversation.first.root.tools).message()
         seen = texts(replaced[-1].messages).removeprefix(self.resume)
@@ -69,11 +76,14 @@ class SummaryCompaction(Trigger):
             return Rewrite(made, "compaction", "summary")
         quoted = Message("user", f"{said.content}\n{self.resume}{seen}")
         messages = _joined(conversation.opening, quoted.content)
-        fresh = Conversation(chat, chat.open(messages, conversation.first.root.tools), tuple(messages))
-        remade = fresh.rebuilt(kept)
-        return Rewrite(
-            fresh if isinstance(remade, Refusal) else remade, "compaction", f"summary, quoted ({made.reason})"
-        )
+        try:
+            first = chat.open(messages, conversation.first.root.tools)
+        except ChatError as error:
+            return self._without(conversation, f"there is no place for a summary ({error})")
+        remade = Conversation(chat, first, tuple(messages)).rebuilt(kept)
+        if isinstance(remade, Refusal):
+            return self._without(conversation, f"there is no place for a summary ({remade.reason})")
+        return Rewrite(remade, "compaction", f"summary, quoted ({made.reason})")
 
     def _without(self, conversation: Conversation, why: str) -> Rewrite | None:
         return windowed(conversation, self.keep, "", f"window: {why}")
@@ -84,10 +94,8 @@ def _joined(messages: tuple[Message, ...], text: str) -> list[Message]:
     last = messages[-1]
     if last.role != "user":
         return [*messages, Message("user", text)]
-    joined = Message(
-        "user", f"{last.content}\n\n{text}", trusted=last.trusted, untrusted=_and_rest(last, len(text) + 2)
-    )
-    return [*messages[:-1], joined]
+    joined = f"{last.content}\n\n{text}"
+    return [*messages[:-1], replace(last, content=joined, untrusted=_and_rest(last, len(text) + 2))]
 
 
 def _and_rest(message: Message, added: int) -> tuple[tuple[int, int], ...]:

@@ -116,6 +116,13 @@ def test_what_does_not_fit_is_closed() -> None:
     assert make.made[0].closed == [True]
 
 
+def test_one_environment_is_not_given_to_two_episodes(tasks: list[str]) -> None:
+    env = Counted(clones=False)
+    with pytest.raises(ConfigError, match="share one environment"):
+        Harness("expert", CHAT).run_many(lambda: env, tasks[:2])
+    assert env.closed == [True]
+
+
 class Blocking(Counted):
     """Wait in each step until another episode has ended."""
 
