@@ -68,13 +68,19 @@ $(RENDERERS)/.done:
 	$(RENDERERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $(RENDERERS_LOCK)
 	touch $@
 
+# An engine in the tests' own process has to be imported from its environment.
+IN_VLLM = PYTHONPATH=$(CURDIR) VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind \
+	$(VLLM)/bin/python -m pytest -p no:cacheprovider
+
 # A real engine: the tests start it and talk to it over HTTP. CI takes an episode of each world with a tiny model.
 test-engine: $(VENV)/.dev vllm
 	$(BIN)/python -m pytest -m "engine and not deep" tests/engines
+	$(IN_VLLM) -m "engine and not deep" tests/engines/test_vllm_offline.py
 
 # That, a model that can talk, more episodes, and an engine that is killed.
 test-engines: $(VENV)/.dev vllm
 	$(BIN)/python -m pytest -m engine tests/engines
+	$(IN_VLLM) -m engine tests/engines/test_vllm_offline.py
 
 vllm: $(VLLM)/.done
 

