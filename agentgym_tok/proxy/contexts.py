@@ -60,9 +60,7 @@ class Contexts:
             turn: The turn, as it is logged.
         """
         said = self.chat.parse(turn.completion.ids_T, turn.context.root.tools or None)
-        digest = b""
-        for digest in _digests([*conversation, said.message()], turn.context.root.tools):  # noqa: B007  # the last one
-            pass
+        *_, digest = _digests([*conversation, said.message()], turn.context.root.tools)
         self._turns.setdefault(digest, []).append(turn)
 
     def prepare(self, conversation: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> Prepared:
@@ -104,15 +102,12 @@ def _digests(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) ->
     """Yield the digest of each beginning of a conversation."""
     hasher = hashlib.blake2b(json.dumps(list(tools), sort_keys=True).encode(), digest_size=16)
     for message in messages:
-        hasher.update(json.dumps(_meaning(message), sort_keys=True).encode("utf-8", "surrogatepass"))
+        hasher.update(json.dumps(_meaning(message), sort_keys=True, default=dict).encode("utf-8", "surrogatepass"))
         yield hasher.copy().digest()
 
 
 def _meaning(message: Message) -> list[Any]:
     if message.role != "assistant":
         return [message.role, message.content, list(message.images)]
-    calls = [
-        [call.name, dict(call.arguments or {}) if call.arguments is not None else squash(call.raw)]
-        for call in message.tool_calls
-    ]
+    calls = [[call.name, squash(call.raw) if call.arguments is None else call.arguments] for call in message.tool_calls]
     return [message.role, squash(message.content), calls]

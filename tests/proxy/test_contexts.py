@@ -21,16 +21,8 @@ TOOLS = ({"type": "function", "function": {"name": "look", "description": "Look.
 
 
 def turn_of(context: Context, ids: Sequence[int], *, used: bool = True) -> Turn:
-    completion = Completion(as_ids(ids))
-    return Turn(
-        "session",
-        0,
-        context,
-        sent_digest(context.root, context.ids),
-        completion,
-        Edge("fresh_prompt", None, 0),
-        used=used,
-    )
+    sent, edge = sent_digest(context.root, context.ids), Edge("fresh_prompt", None, 0)
+    return Turn("session", 0, context, sent, Completion(as_ids(ids)), edge, used=used)
 
 
 def told(turn: Turn, tools: Any = None) -> Message:
@@ -113,9 +105,8 @@ def test_two_answers_that_say_the_same_in_other_ids_are_ambiguous_unless_one_was
 def test_a_refusal_of_the_bridge_is_named() -> None:
     contexts, start = Contexts(CHAT), [SYSTEM, Message("user", "hello")]
     _, turn = ask(contexts, start, CHAT.encode_turn("well").tolist())
-    prepared = contexts.prepare(
-        [*start, told(turn), Message("user", "a"), Message("assistant", "b"), Message("user", "c")]
-    )
+    foreign = [Message("user", "a"), Message("assistant", "b"), Message("user", "c")]
+    prepared = contexts.prepare([*start, told(turn), *foreign])
     assert (prepared.source, prepared.reason) == (None, "assistant_message")
 
 
