@@ -102,9 +102,12 @@ class Family:
         calls = said.tool_calls
         delegated = [place for place, call in enumerate(calls) if call.name == DELEGATE and self._mine(call)]
         others = [place for place in range(len(calls)) if place not in delegated]
-        async with asyncio.TaskGroup() as group:
-            answers = group.create_task(self._use([calls[place] for place in others], retry))
-            errands = [group.create_task(self._delegate(calls[place], caller, turn, place)) for place in delegated]
+        try:
+            async with asyncio.TaskGroup() as group:
+                answers = group.create_task(self._use([calls[place] for place in others], retry))
+                errands = [group.create_task(self._delegate(calls[place], caller, turn, place)) for place in delegated]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # of the store, or of an observer: as if there were no children
         found = {
             **dict(zip(others, answers.result(), strict=True)),
             **{place: errand.result() for place, errand in zip(delegated, errands, strict=True)},
@@ -148,7 +151,7 @@ class Family:
             _, info = env.reset(seed=0)
         except CloneUnsupported as error:
             return _refused(call, "CloneUnsupported", str(error))
-        head, own = caller.log.recorder.head, new_episode_id()
+        head, own = caller.dialogue.recorder.head, new_episode_id()
         seed = derive_seed(head.seed, head.task, head.replica, "child", turn, place)
         born = replace(head, id=own, seed=seed, parent=head.id, parent_turn=turn, role="subagent", created=time.time())
         rollout = self._spawn(env, info, born, subagents)

@@ -21,7 +21,8 @@ from agentgym_tok.harness.observers import observer_of
 from agentgym_tok.harness.progress import Progress
 from agentgym_tok.harness.resume import Place, finished
 from agentgym_tok.harness.retries import Retries
-from agentgym_tok.harness.rollout import Rollout, Setup
+from agentgym_tok.harness.rollout import Rollout
+from agentgym_tok.harness.setup import Setup
 from agentgym_tok.harness.starts import Starts, TokenGym, failed_start, in_world
 from agentgym_tok.harness.subagents import Subagents
 from agentgym_tok.harness.tools import Toolbox
@@ -167,7 +168,8 @@ class Harness:
             seed: Seed of the run. The same seed draws the same turns again, so one store takes each task with each
                 seed once: give each iteration of a training loop a seed of its own.
             resume: Folder of a run, such as the store's own, that was begun with the same tasks, sizes and seed:
-                episodes that have ended there are taken from it, and the others are played from their start.
+                episodes that have ended there, or in the store, are taken from it, and the others are played from
+                their start.
             on_episode: Called with each episode when it ends.
             progress: Show a bar with the successes so far on a terminal, lines elsewhere.
             keep: Return the episodes; False keeps none in memory, for runs of many thousands.
@@ -215,8 +217,9 @@ class Harness:
         with Starts(make_env, self._check) as starts:
             ids = [_task_id(starts.tokens, task, seed) for task in tasks]
             slots = [_Slot(*group, replica) for group in _groups(ids, seed) for replica in range(group_size)]
-            done = finished(self.store, resume) if resume is not None else {}
-            self._refuse_repeated([slot for slot in slots if slot.place not in done], resumed=resume is not None)
+            missing = {slot.place: slot for slot in slots}
+            if resume is None:
+                self._refuse_repeated(slots)
             with Progress(len(slots), self.policy.name, shown=progress) as bar:
 
                 def settle(slot: "_Slot", episode: Episode) -> None:
@@ -225,10 +228,10 @@ class Harness:
                     if on_episode is not None:
                         on_episode(episode)
 
-                for slot in slots:
-                    if slot.place in done:
-                        settle(slot, done[slot.place])
-                await self._fly([slot for slot in slots if slot.place not in done], starts, concurrency, settle)
+                if resume is not None:
+                    for place, episode in finished(self.store, resume, [*missing]):
+                        settle(missing.pop(place), episode)
+                await self._fly([*missing.values()], starts, concurrency, settle)
         return [slot.episode for slot in slots if slot.episode is not None]
 
     async def _fly(
@@ -307,9 +310,9 @@ class Harness:
             )
         return tokens
 
-    def _refuse_repeated(self, slots: "Sequence[_Slot]", *, resumed: bool) -> None:
+    def _refuse_repeated(self, slots: "Sequence[_Slot]") -> None:
         """Refuse groups that the store holds: their samples would be drawn once more, and count twice."""
-        if self.store is None or resumed:
+        if self.store is None:
             return
         stored = {head.group_id for head, _ in self.store.heads()}
         slot = next((slot for slot in slots if slot.group_id in stored), None)

@@ -1,38 +1,43 @@
 """Which episodes of a run are there already, and which are still missing."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 from agentgym_tok.trace import Episode, TraceStore
 
 __all__ = ["Place", "finished"]
 
-Place = tuple[str, int]
+Place: TypeAlias = tuple[str, int]
 """Group and replica: what a run's seeds make of a task, in every process the same."""
 
 
-def finished(store: TraceStore | None, run: str | Path) -> Mapping[Place, Episode]:
-    """Return the rollouts that have ended in a run, and close those that a killed process left in the store.
+def finished(store: TraceStore | None, run: str | Path, wanted: Collection[Place]) -> Iterator[tuple[Place, Episode]]:
+    """Yield the wanted rollouts that have ended, each place once, and close those that a killed process left behind.
+
+    They are looked for in the store first, which an earlier attempt to resume another run may have filled.
 
     Args:
         store: What the harness writes to.
         run: Folder of the run; may be the store's own.
+        wanted: What is looked for.
 
     Raises:
         TraceError: There is no run.
     """
-    if store is not None and store.run.resolve() == Path(run).resolve():
+    left = set(wanted)
+    if store is not None:
         # The store holds its shard alone, so whoever left these running is dead.
         for name in store.left_running():
             store.finish(name, "abandoned")
-        return _ended(store)
+        yield from _ended(store, left)
     with TraceStore(run, mode="r") as other:
-        return _ended(other)
+        yield from _ended(other, left)
 
 
-def _ended(store: TraceStore) -> Mapping[Place, Episode]:
-    found = {}
+def _ended(store: TraceStore, left: set[Place]) -> Iterator[tuple[Place, Episode]]:
     for head, status in store.heads():
-        if head.parent is None and status in {"done", "failed"}:
-            found[head.group_id, head.replica] = store.episode(head.id)
-    return found
+        place = (head.group_id, head.replica)
+        if head.parent is None and status in {"done", "failed"} and place in left:
+            left.remove(place)
+            yield place, store.episode(head.id)

@@ -85,7 +85,7 @@ MODULES = modules()
 
 def test_all_floors_are_seen() -> None:
     rooms = {room_of(module) for module in MODULES}
-    assert rooms >= {"ground", "chat", "trace", "envs", "policies", "harness", "evaluate", "cli", "front door"}
+    assert rooms >= {"ground", "chat", "trace", "envs", "policies", "harness", "proxy", "evaluate", "cli", "front door"}
     assert {"agentgym_tok", "agentgym_tok.tokens", "agentgym_tok.envs.token_env"} <= MODULES.keys()
 
 
@@ -111,6 +111,7 @@ def test_imports_lead_down_only(module: str) -> None:
         ("agentgym_tok.chat", "import agentgym_tok"),
         ("agentgym_tok.evaluate.stats", "import agentgym_tok.cli.main as main"),
         ("agentgym_tok.harness", "from agentgym_tok.proxy import serve"),
+        ("agentgym_tok.proxy.wire.ask", "from agentgym_tok.harness import Harness"),
     ],
 )
 def test_a_planted_violation_is_found(module: str, source: str) -> None:

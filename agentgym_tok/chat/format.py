@@ -310,17 +310,21 @@ class ChatFormat:
         self.check(context)
         return self._bridge(context, _of(messages))
 
-    def parse(self, ids_T: Ids, tools: Sequence[Mapping[str, Any]] | None = None) -> AssistantMessage:
+    def parse(
+        self, ids_T: Ids, tools: Sequence[Mapping[str, Any]] | None = None, *, opened: bool | None = None
+    ) -> AssistantMessage:
         """Read a turn from its ids: content, reasoning, tool calls with token spans and status.
 
         Args:
             ids_T: int32 [T], with or without a stop token; any ids of the vocabulary give an answer.
             tools: JSON schemas; a call of another name is `unknown_tool`, and some dialects take types from them.
+            opened: Whether the prompt ended inside reasoning, where that is known of this one. False makes a closer
+                without an opener text; None takes what stands before it for reasoning.
 
         Raises:
             InvalidIds: An id is outside the vocabulary.
         """
-        return self._reader.read(as_ids(ids_T, vocab_size=self.vocab_size), tools)
+        return self._reader.read(as_ids(ids_T, vocab_size=self.vocab_size), tools, opened=opened)
 
     def tags(self, ids_T: Ids, names: Sequence[str]) -> tuple[Tag, ...]:
         """Return the blocks of a turn that stand between plain tags such as `<search>` and `</search>`.

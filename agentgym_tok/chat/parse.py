@@ -28,6 +28,7 @@ class TurnReader:
 
     Attributes:
         dialect: How reasoning and calls are written.
+        opened: Prompts end inside reasoning; None where that is not known of all of them.
 
     Raises:
         UnknownName: No dialect has this name.
@@ -41,17 +42,22 @@ class TurnReader:
         self._tokenizer = tokenizer
         self._stop_ids = frozenset(stop_ids)
         self.dialect = _dialect(dialect, tokenizer, template)
-        self._opened = _opens_reasoning(template, self.dialect)
+        # That the template's usual prompt does not open reasoning says little: others may.
+        self.opened = True if _opens_reasoning(template, self.dialect) else None
 
-    def read(self, ids_T: Ids, tools: Sequence[Mapping[str, Any]] | None = None) -> AssistantMessage:
+    def read(
+        self, ids_T: Ids, tools: Sequence[Mapping[str, Any]] | None = None, *, opened: bool | None = None
+    ) -> AssistantMessage:
         """Read a turn; any ids of the vocabulary give an answer.
 
         Args:
             ids_T: int32 [T], with or without a stop token.
             tools: JSON schemas; they type values that the dialect writes as bare text, and calls of other names are
                 `unknown_tool`. None knows no names.
+            opened: Whether the prompt ended inside reasoning; None where only the template can tell.
         """
-        turn = TurnText(self._tokenizer, ids_T, self._stop_ids, opened=self._opened)
+        opened = self.opened if opened is None else opened
+        turn = TurnText(self._tokenizer, ids_T, self._stop_ids, opened=opened)
         return self.dialect.read(turn, Tools(tools))
 
     def tags(self, ids_T: Ids, names: Sequence[str]) -> tuple[Tag, ...]:

@@ -36,7 +36,7 @@ def _stripped(chat: ChatFormat, exchange: Exchange) -> Exchange:
     """Return the exchange without its turn's reasoning, or as it is."""
     turn, tools = exchange.answered.span, exchange.answered.root.tools
     said = chat.parse(turn.ids_T, tools)
-    if not said.reasoning or not said.reasoning_closed:
+    if not said.reasoning:
         return exchange
     start = _end_of_reasoning(chat, turn)
     if start is None:
@@ -56,16 +56,14 @@ def _words(said: AssistantMessage) -> tuple[object, ...]:
 
 
 def _end_of_reasoning(chat: ChatFormat, turn: Span) -> int | None:
-    """Return the place of the first token behind the last end of reasoning; None where a token holds both."""
+    """Return the place of the first token that begins behind the reasoning and is no blank; None without one."""
     pieces = chat.token_bytes(turn.ids_T)
     text = b"".join(pieces)
     closers = [closer.encode() for _, closer in chat.reasoning_pairs]
-    end = max((text.rfind(closer) + len(closer) for closer in closers if closer in text), default=len(text))
+    end = min((text.find(closer) + len(closer) for closer in closers if closer in text), default=len(text))
     length = 0
     for place, piece in enumerate(pieces):
         if length >= end and piece.strip():
             return place
         length += len(piece)
-        if length > end and text[end:length].strip():
-            return None
     return None

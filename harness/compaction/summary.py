@@ -68,14 +68,13 @@ class SummaryCompaction(Trigger):
     ) -> Rewrite | None:
         chat, kept = conversation.chat, conversation.exchanges[len(replaced) :]
         said = chat.parse(summary.ids_T, conversation.first.root.tools).message()
-        seen = texts(replaced[-1].messages).removeprefix(self.resume)
+        seen = texts(replaced[-1].messages)
         turn = conversation.first.extend(Span(summary.ids_T, summary.origin, summary.logprobs_T))
         opened = Exchange(turn, said, (Message("user", self.resume + seen),), turn)
         made = conversation.rebuilt([opened, *kept])
         if not isinstance(made, Refusal):
             return Rewrite(made, "compaction", "summary")
-        quoted = Message("user", f"{said.content}\n{self.resume}{seen}")
-        messages = _joined(conversation.opening, quoted.content)
+        messages = _joined(conversation.opening, f"{said.content}\n{self.resume}{seen}")
         try:
             first = chat.open(messages, conversation.first.root.tools)
         except ChatError as error:

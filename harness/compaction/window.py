@@ -40,7 +40,7 @@ def windowed(conversation: Conversation, keep: int, gap: str, reason: str) -> Re
     first = len(exchanges) - keep
     if first < 2:  # the first exchange and one to leave out
         return None
-    anchor, before = exchanges[0], texts(exchanges[first - 1].messages).removeprefix(gap)
+    anchor, before = exchanges[0], texts(exchanges[first - 1].messages)
     opened = replace(anchor, messages=_saying(anchor, gap + before))
     made = conversation.rebuilt([opened, *exchanges[first:]])
     return None if isinstance(made, Refusal) else Rewrite(made, "compaction", reason)

@@ -130,6 +130,24 @@ def test_reasoning_is_kept_apart(
     assert (read.reasoning, read.content, read.reasoning_closed) == (reasoning, content, closed)
 
 
+@pytest.mark.parametrize(
+    ("text", "opened", "reasoning", "content"),
+    [
+        ("Hm.\n</think>Now.", None, "Hm.", "Now."),
+        ("Hm.\n</think>Now.", True, "Hm.", "Now."),
+        ("Hm.\n</think>Now.", False, None, "Hm.\n</think>Now."),
+        ("Hm.", True, "Hm.", ""),
+        ("<think>Hm.</think>Now.", False, "Hm.", "Now."),
+        ("<think>Hm.</think>Now.", True, "Hm.", "Now."),
+    ],
+)
+def test_who_knows_the_prompt_can_say_whether_it_opens_reasoning(
+    builtin: ChatFormat, text: str, opened: bool | None, reasoning: str | None, content: str
+) -> None:
+    read = builtin.parse(builtin._tokenizer.encode(text), opened=opened)
+    assert (read.reasoning, read.content) == (reasoning, content)
+
+
 def test_a_call_inside_reasoning_is_no_call(builtin: ChatFormat) -> None:
     read = parse(builtin, f"<think>{CALL}</think>{CALL}")
     assert [call.status for call in read.tool_calls] == ["ok"]
@@ -156,6 +174,8 @@ def test_a_call_inside_reasoning_is_no_call(builtin: ChatFormat) -> None:
         ('{"name": "look", "arguments": "at"}', "malformed", "look", None),
         ('{"name": "look", "arguments": [1]}', "malformed", "look", None),
         ('{"name": "look", "arguments": null}', "malformed", "look", None),
+        ('{"name": "look", "name": "wait"}', "malformed", "", None),  # it says two things
+        ('{"name": "look", "arguments": {"a": 1, "a": 2}}', "ok", "look", {"a": 2}),
         ('{"arguments": {}}', "missing_name", "", None),
         ('{"name": "", "arguments": {}}', "missing_name", "", None),
         ('{"name": 3, "arguments": {}}', "missing_name", "", None),

@@ -70,9 +70,11 @@ def test_what_is_out_of_its_place_keeps_its_ids_behind_another_past(chat: ChatFo
     assert moved.answered.parent is talk.exchanges[0].context
     assert moved.answered.span is talk.exchanges[2].answered.span
     assert moved.context.span.ids_T.tolist() == talk.exchanges[2].context.span.ids_T.tolist()
-    assert again.context.ids.tolist() == made_of(chat, "north", "east").exchanges[1].answered.ids.tolist()[
-        : len(moved.answered)
-    ] + moved.context.span.ids_T.tolist()
+    assert (
+        again.context.ids.tolist()
+        == made_of(chat, "north", "east").exchanges[1].answered.ids.tolist()[: len(moved.answered)]
+        + moved.context.span.ids_T.tolist()
+    )
 
 
 def test_other_words_to_a_turn_leave_the_turn_where_it_stands(chat: ChatFormat) -> None:
@@ -124,9 +126,7 @@ Rebuild = Callable[[Conversation], list[Exchange]]
     turns=st.lists(st.lists(st.integers(0, 4095), min_size=1, max_size=8), min_size=1, max_size=5),
     places=st.lists(st.integers(0, 4), max_size=6),
 )
-def test_any_turns_in_any_order_keep_their_ids(
-    builtin: ChatFormat, turns: list[list[int]], places: list[int]
-) -> None:
+def test_any_turns_in_any_order_keep_their_ids(builtin: ChatFormat, turns: list[list[int]], places: list[int]) -> None:
     talk = conversation(builtin, *turns)
     chosen = [place % len(turns) for place in places]
     again = talk.rebuilt([talk.exchanges[place] for place in chosen])

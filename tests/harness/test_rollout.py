@@ -25,11 +25,12 @@ from play import (
     says,
     turn_of,
     turns_of,
+    unasked,
 )
 
 from agentgym_tok import Completion, Request
 from agentgym_tok.envs.alfworld.env import ALFWorldEnv
-from agentgym_tok.errors import CloneUnsupported, ConfigError, PolicyError
+from agentgym_tok.errors import CloneUnsupported, ConfigError, PolicyError, TraceError
 from agentgym_tok.harness import (
     Budget,
     Harness,
@@ -128,7 +129,7 @@ def test_a_cancellation_at_any_moment_keeps_every_law(
         stored = list(store.episodes())
     assert all(episode.status != "running" for episode in everyone(stored))
     # What the policy was still drawing when nobody waited any more is not in the log; all else is.
-    logged = Counter(turn.seed for turn in turns_of(stored))
+    logged = Counter(turn.seed for turn in turns_of(stored) if not unasked(turn))
     assert not logged - Counter(request.seed for request in policy.asked)
     found = verify(run, CHAT)
     assert found.ok, found.breaches
@@ -567,6 +568,24 @@ def test_a_child_that_fails_answers_with_its_failure(tmp_path: Path) -> None:
     assert (episode.status, episode.children[0].status) == ("done", "failed")
     assert "the engine is down" in episode.turns[1].messages[0].content
     check_laws(tmp_path, [episode], policy.asked)
+
+
+def test_a_store_that_fails_in_a_child_ends_the_run_as_it_does_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TraceStore(tmp_path, chat=CHAT) as store:
+        append = store.append
+
+        def refuse(turn: Turn) -> None:
+            if turn.edge.kind == "subagent_call":
+                raise TraceError("the disk is full")
+            append(turn)
+
+        monkeypatch.setattr(store, "append", refuse)
+        policy = Lines(calls(("delegate", {"task": "x"}), ("delegate", {"task": "y"})), says("a"), says("b"))
+        with pytest.raises(TraceError, match="full"):
+            Harness(policy, CHAT, store=store, subagents=Subagents()).run_many(make_env, [0])
+        assert {episode.status for episode in everyone(list(store.episodes()))} == {"abandoned"}
 
 
 def test_an_answer_may_have_a_reward_of_its_own() -> None:

@@ -4,14 +4,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from agentgym_tok.chat.dialects.tools import Tools, decode_json
+from agentgym_tok.chat.deltas import Said
+from agentgym_tok.chat.dialects.tools import Tools, decode_json, decode_members
 from agentgym_tok.chat.dialects.turn import Mark, TurnText
+from agentgym_tok.chat.tokenizer import Tokenizer
 from agentgym_tok.types import AssistantMessage, CallStatus, ToolCall
 
 __all__ = [
     "THINK",
     "Body",
     "Dialect",
+    "Early",
     "Reasoning",
     "arguments_of",
     "call_of",
@@ -19,9 +22,22 @@ __all__ = [
     "json_end",
     "message_of",
     "split_reasoning",
+    "tell_end",
 ]
 
 THINK = ("<think>", "</think>")
+
+
+class Early(Protocol):
+    """Tell what is certain of a turn while its ids arrive."""
+
+    def push(self, index: int) -> None:
+        """Take the next id."""
+        ...
+
+    def finish(self, stop: int | None) -> None:
+        """Take what is left of the turn, and its stop token if it has one."""
+        ...
 
 
 class Dialect(Protocol):
@@ -51,6 +67,17 @@ class Dialect(Protocol):
         """Read a turn; any bytes at all give an answer, in time linear in their number."""
         ...
 
+    def early(self, tokenizer: Tokenizer, tools: Tools, said: Said, opened: bool | None) -> Early | None:
+        """Return what reads a turn while it arrives; None where only the end tells.
+
+        Args:
+            tokenizer: Knows the bytes of each id.
+            tools: The tools.
+            said: Where to tell it.
+            opened: As in `TurnText`.
+        """
+        ...
+
 
 class Body(NamedTuple):
     """Hold what the body of a call says."""
@@ -62,12 +89,12 @@ class Body(NamedTuple):
 
 
 def function_of(text: str, keys: Sequence[str] = ("arguments",)) -> Body:
-    """Read a call that is one JSON object with a name, and arguments under one of the keys."""
+    """Read a call that is one JSON object with a name, and arguments under one of the keys; no key stands twice."""
     try:
-        function = decode_json(text)
+        function, unique = decode_members(text)
     except ValueError:
         return Body("", None, "invalid_json")
-    if not isinstance(function, dict):
+    if not isinstance(function, dict) or not unique:
         return Body("", None, "malformed")
     name, id_ = function.get("name"), function.get("id")
     id_ = id_ if isinstance(id_, str) else ""
@@ -105,13 +132,21 @@ def call_of(
         tools: Calls of other names are `unknown_tool`.
         closed: The call has its end.
     """
-    status = body.status
-    if not closed:
-        status = "unclosed"
-    elif status == "ok" and not tools.knows(body.name):
-        status = "unknown_tool"
+    status = _status(body, tools, closed=closed)
     raw, tokens = turn.text(*inner).strip(), turn.tokens(*outer)
     return ToolCall(body.name, body.arguments, id=body.id, raw=raw, tokens=tokens, status=status)
+
+
+def _status(body: Body, tools: Tools, *, closed: bool) -> CallStatus:
+    """Return the status of a call; one without its end is `unclosed`, whatever else is wrong with it."""
+    if not closed:
+        return "unclosed"
+    return "unknown_tool" if body.status == "ok" and not tools.knows(body.name) else body.status
+
+
+def tell_end(said: Said, body: Body, tools: Tools, *, closed: bool = True) -> None:
+    """Tell the end of a call that is read early."""
+    said.finish(body.name, body.arguments, body.id, _status(body, tools, closed=closed))
 
 
 class Reasoning(NamedTuple):
@@ -131,8 +166,8 @@ class Reasoning(NamedTuple):
 def split_reasoning(turn: TurnText, marks: Sequence[Mark], pairs: Sequence[tuple[str, str]]) -> Reasoning:
     """Read the reasoning at the head of a turn.
 
-    Where neither the turn opens it nor its prompt is known to, a closer still ends it if it is the first delimiter and
-    no quotation: some prompts open reasoning only now and then.
+    Where the turn does not open it and nothing is known of its prompt, a closer still ends it if it is the first
+    delimiter and no quotation: some prompts open reasoning only now and then.
 
     Args:
         turn: The turn.
@@ -145,6 +180,8 @@ def split_reasoning(turn: TurnText, marks: Sequence[Mark], pairs: Sequence[tuple
         for opener, closer in pairs:
             if marks[0].text == opener.encode():
                 begin, closers, opened = marks[0].end, {closer.encode()}, True
+    if opened is False:
+        return Reasoning(None, 0, True)
     if not opened and (not marks or marks[0].text not in closers or turn.is_quoted(marks[0])):
         return Reasoning(None, 0, True)
     for mark in marks:

@@ -6,13 +6,16 @@ r"""Gemma 4: a notation close to JSON, whose strings stand between `<|"|>` token
 Keys stand bare, or as strings.
 """
 
+import codecs
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from agentgym_tok.chat.deltas import Said
 from agentgym_tok.chat.dialects.blocks import BlockDialect
 from agentgym_tok.chat.dialects.dialect import THINK, Body, arguments_of
+from agentgym_tok.chat.dialects.early_calls import ArrivingBody
 from agentgym_tok.chat.dialects.tools import Tools
 from agentgym_tok.chat.dialects.turn import Mark, TurnText
 from agentgym_tok.types import AssistantMessage
@@ -21,7 +24,7 @@ __all__ = ["GEMMA"]
 
 _QUOTE = '<|"|>'
 _CALL = re.compile(r"\s*call:([^{}]*)(?=\{)")
-_CHANNEL = re.compile(r"\Athought(?:\n\s*|\Z)")
+_HEADING = re.compile(r"\Athought(?:\n\s*|\Z)")
 # A word is a key where a colon follows it; None comes from templates that print Python's values.
 _WORD = re.compile(r"([^\s{}\[\],:][^{}\[\],:]*)(:?)")
 
@@ -51,6 +54,56 @@ def _as_json(text: str) -> str:
     return _WORD.sub(word, text)
 
 
+class _Arriving(ArrivingBody):
+    """Tell arguments in Gemma's notation as the JSON that it stands for."""
+
+    def __init__(self, said: Said, tools: Tools) -> None:
+        super().__init__(said, tools)
+        self._head: list[bytes] | None = []
+        self._quoted = False
+        self._restart()
+
+    def _restart(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._part: list[str] = []
+
+    def text(self, raw: bytes) -> None:
+        """Take the next text."""
+        if self._head is not None:
+            before, brace, raw = raw.partition(b"{")
+            self._head += [before, brace]
+            if not brace:
+                return
+            found = _CALL.match(b"".join(self._head).decode("utf-8", "replace"))
+            self._head = None
+            self._said.begin("" if found is None else found[1].strip())
+            raw = brace + raw
+        self._tell(self._decoder.decode(raw))
+
+    def mark(self, raw: bytes) -> None:
+        """Take an inner delimiter; quotes stand around texts."""
+        if raw != _QUOTE.encode():
+            self.text(raw)
+            return
+        self._head = None  # what is named behind a quote is no call
+        self._tell(self._decoder.decode(b"", final=True))
+        self._said.argue('"')
+        self._quoted = not self._quoted
+        self._restart()
+
+    def _tell(self, text: str) -> None:
+        if self._quoted:
+            self._said.argue(json.dumps(text)[1:-1])
+            return
+        # Words end at the marks of the notation; what is left behind the last one is blank, or no call.
+        end = max(map(text.rfind, "{}[],:")) + 1
+        self._part.append(text[:end])
+        if end:
+            self._said.argue(_as_json("".join(self._part)))
+            self._part = []
+        self._part.append(text[end:])
+
+
 @dataclass(frozen=True)
 class _Gemma(BlockDialect):
     """Read blocks, and reasoning that begins with the name of its channel."""
@@ -59,7 +112,7 @@ class _Gemma(BlockDialect):
         message = super().read(turn, tools)
         if message.reasoning is None:
             return message
-        return replace(message, reasoning=_CHANNEL.sub("", message.reasoning))
+        return replace(message, reasoning=_HEADING.sub("", message.reasoning))
 
 
 GEMMA = _Gemma(
@@ -67,6 +120,8 @@ GEMMA = _Gemma(
     (("<|tool_call>", "<tool_call|>"),),
     ("<|tool_call>", "<tool_call|>"),
     _read,
+    _Arriving,
     inner=(_QUOTE,),
+    heading="thought",
     reasoning=(("<|channel>", "<channel|>"), THINK),
 )

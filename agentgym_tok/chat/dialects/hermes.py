@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from agentgym_tok.chat.dialects.blocks import BlockDialect
 from agentgym_tok.chat.dialects.dialect import Body, function_of
+from agentgym_tok.chat.dialects.early_calls import JsonFunction
 from agentgym_tok.chat.dialects.tools import Tools
 from agentgym_tok.chat.dialects.turn import Mark, TurnText
 
@@ -17,4 +18,4 @@ def _read(turn: TurnText, start: int, end: int, _inner: Sequence[Mark], _tools: 
     return function_of(turn.text(start, end).strip())
 
 
-HERMES = BlockDialect("hermes", (("<tool_call>",),), ("<tool_call>", "</tool_call>"), _read)
+HERMES = BlockDialect("hermes", (("<tool_call>",),), ("<tool_call>", "</tool_call>"), _read, JsonFunction)

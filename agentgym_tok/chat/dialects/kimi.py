@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from agentgym_tok.chat.dialects.blocks import BlockDialect
 from agentgym_tok.chat.dialects.dialect import Body, arguments_of
+from agentgym_tok.chat.dialects.early_calls import ArrivingBody, JsonArguments, Separated
 from agentgym_tok.chat.dialects.tools import Tools
 from agentgym_tok.chat.dialects.turn import Mark, TurnText
 
@@ -25,8 +26,20 @@ def _read(turn: TurnText, start: int, end: int, inner: Sequence[Mark], _tools: T
     if separator is None:
         return Body("", None, "malformed")
     id_ = turn.text(start, separator.start).strip()
+    return arguments_of(_name_of(id_), turn.text(separator.end, end).strip(), id_)
+
+
+def _name_of(id_: str) -> str:
     named = _ID.fullmatch(id_)
-    return arguments_of("" if named is None else named[1], turn.text(separator.end, end).strip(), id_)
+    return "" if named is None else named[1]
+
+
+class _Arriving(Separated):
+    separator = _SEPARATOR.encode()
+
+    def _behind(self, before: str) -> ArrivingBody | None:
+        self._said.begin(_name_of(before), before)
+        return JsonArguments(self._said, self._tools)
 
 
 KIMI = BlockDialect(
@@ -34,6 +47,7 @@ KIMI = BlockDialect(
     (("<|tool_calls_section_begin|>", "<|tool_call_begin|>"),),
     ("<|tool_call_begin|>", "<|tool_call_end|>"),
     _read,
+    _Arriving,
     inner=(_SEPARATOR,),
     frame=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
 )

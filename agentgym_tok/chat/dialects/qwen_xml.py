@@ -15,8 +15,10 @@ read like the next parameter; one that holds `<parameter=` could be two values, 
 import re
 from collections.abc import Sequence
 
+from agentgym_tok.chat.deltas import Said
 from agentgym_tok.chat.dialects.blocks import BlockDialect
 from agentgym_tok.chat.dialects.dialect import Body
+from agentgym_tok.chat.dialects.early_calls import Members
 from agentgym_tok.chat.dialects.tools import Tools
 from agentgym_tok.chat.dialects.turn import Mark, TurnText
 
@@ -59,6 +61,43 @@ def _parameters(text: str) -> dict[str, str] | None:
     return None if text[place:].strip() else found
 
 
+class _Arriving(Members):
+    _OPENER = b"<parameter="
+
+    def __init__(self, said: Said, tools: Tools) -> None:
+        super().__init__(said, tools)
+        self._piece = bytearray()
+        self._opened = False
+
+    def text(self, raw: bytes) -> None:
+        """Take the next text."""
+        searched = len(self._piece)
+        self._piece += raw
+        if not self._name and not self._broken:
+            end = self._piece.find(b">", searched) + 1
+            if end == 0:
+                return
+            found = _FUNCTION.match(self._piece[:end].decode("utf-8", "replace"))
+            self._name = "" if found is None else found[1].strip()
+            self._broken = not self._name
+            self._said.begin(self._name)
+            del self._piece[:end]
+            searched = 0
+        searched = max(0, searched - len(self._OPENER) + 1)
+        while not self._broken and (place := self._piece.find(self._OPENER, searched)) >= 0:
+            self._parameter(self._piece[:place].decode("utf-8", "replace"))
+            del self._piece[:place]
+            searched = 1
+
+    def _parameter(self, text: str) -> None:
+        """Tell what stands before an opener; only the end of the call tells where its last parameter ends."""
+        parameters = _parameters(text) if self._opened else ({} if not text.strip() else None)
+        self._opened = True
+        self._broken = parameters is None
+        for key, value in (parameters or {}).items():
+            self._tell(key, self._tools.value(self._name, key, value))
+
+
 QWEN_XML = BlockDialect(
-    "qwen_xml", (("<tool_call>", "<function=", "<parameter="),), ("<tool_call>", "</tool_call>"), _read
+    "qwen_xml", (("<tool_call>", "<function=", "<parameter="),), ("<tool_call>", "</tool_call>"), _read, _Arriving
 )

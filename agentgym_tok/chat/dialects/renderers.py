@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from agentgym_tok.chat.deltas import Said
 from agentgym_tok.chat.dialects.dialect import Dialect
 from agentgym_tok.chat.dialects.tools import Tools
 from agentgym_tok.chat.dialects.turn import TurnText, any_of
@@ -83,6 +84,9 @@ class RenderersDialect:
             reasoning_closed=parsed.reasoning_complete is not False,
             closed=turn.closed,
         )
+
+    def early(self, tokenizer: Tokenizer, tools: Tools, said: Said, opened: bool | None) -> None:
+        """Read nothing early: the package reads whole turns."""
 
     def _left_out(self, turn: TurnText, calls: Sequence[ToolCall], kept: tuple[str, str]) -> Iterator[str]:
         """Yield the texts of a turn that stand in no call, and neither in its reasoning nor in its content."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-__all__ = ["Tools", "decode_json"]
+__all__ = ["Tools", "decode_json", "decode_members"]
 
 # Some templates write Python's words.
 _WORDS = {"True": "true", "False": "false", "None": "null"}
@@ -67,6 +67,25 @@ def decode_json(text: str) -> Any:
         return _JSON.decode(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def decode_members(text: str) -> tuple[Any, bool]:
+    """Return the value of a JSON text, and whether the keys differ where it is an object (not those of inner objects).
+
+    Raises:
+        ValueError: As `decode_json`.
+    """
+    sizes = [0]
+
+    def member(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        sizes[0] = len(pairs)  # the outermost object comes last
+        return dict(pairs)
+
+    try:
+        value = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=member).decode(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    return value, not isinstance(value, dict) or sizes[0] == len(value)
 
 
 def _refuse(constant: str) -> None:

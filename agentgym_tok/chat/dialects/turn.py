@@ -1,15 +1,16 @@
-"""A turn as bytes, with the way back from a place in its text to its tokens."""
+"""A turn as bytes, whole or while it arrives, with the way back from a place in its text to its tokens."""
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Collection, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from agentgym_tok.chat.tokenizer import Tokenizer
-from agentgym_tok.tokens import Ids
+from agentgym_tok.tokens import Ids, as_ids
 
-__all__ = ["Mark", "TurnText", "any_of"]
+__all__ = ["ArrivingTurn", "Event", "Found", "Mark", "TurnText", "any_of"]
 
 
 class Mark(NamedTuple):
@@ -33,7 +34,7 @@ class TurnText:
         tokenizer: Knows the bytes of each id.
         ids_T: int32 [T], with or without a stop token, all inside the vocabulary.
         stop_ids: Ids that end a turn.
-        opened: The prompt ends inside a reasoning block.
+        opened: Whether the prompt ends inside a reasoning block; None where that is not known.
 
     Attributes:
         ids: The ids, as a list.
@@ -44,7 +45,9 @@ class TurnText:
 
     __slots__ = ("_control_ids", "_ends", "_pieces", "_spans", "_tokenizer", "closed", "end", "ids", "opened", "raw")
 
-    def __init__(self, tokenizer: Tokenizer, ids_T: Ids, stop_ids: Collection[int], *, opened: bool = False) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, ids_T: Ids, stop_ids: Collection[int], *, opened: bool | None = None
+    ) -> None:
         table = tokenizer.token_bytes
         self._tokenizer = tokenizer
         self._control_ids = tokenizer.control_ids
@@ -105,6 +108,122 @@ class TurnText:
             tokens = zip(self.ids, self._pieces, self._token_ends(), strict=True)
             self._spans = {(end - len(piece), end) for index, piece, end in tokens if index in control_ids}
         return self._spans
+
+
+class Found(NamedTuple):
+    """Hold a delimiter of a turn that arrives.
+
+    Args:
+        mark: The delimiter.
+        quoted: It is spelled by other tokens, although it has one of its own, which the turn never draws.
+    """
+
+    mark: Mark
+    quoted: bool
+
+
+Event: TypeAlias = bytes | Found
+"""What comes next in a turn: some text, or a delimiter."""
+
+
+class ArrivingTurn:
+    """Tell the delimiters of a turn while its ids arrive, and the text between them, as `TurnText.marks` would.
+
+    What may be the beginning of a delimiter waits. So does everything from a delimiter on that is spelled, although it
+    has a token of its own, until that token makes it text or the turn ends without one. The work for an id does not
+    depend on how many came before.
+
+    Args:
+        tokenizer: Knows the bytes of each id.
+        delimiters: The delimiters; none is a part of another.
+        opened: As in `TurnText`.
+        together: They make sense only together, as in `TurnText.marks`.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, delimiters: Sequence[str], *, opened: bool | None = None, together: bool = False
+    ) -> None:
+        self.opened = opened
+        self._tokenizer = tokenizer
+        self._together = together
+        texts = [text.encode() for text in delimiters]
+        self._pattern = any_of(*delimiters)
+        self._first = re.compile(b"[" + re.escape(bytes({text[0] for text in texts})) + b"]")
+        self._beginnings = frozenset(text[:size] for text in texts for size in range(1, len(text)))
+        self._longest = max(map(len, texts))
+        self._with_token = {text for text in texts if tokenizer.token_id(text.decode()) in tokenizer.control_ids}
+        self._drawn: set[bytes] = set()
+        self._ids: list[int] = []
+        self._ends: list[int] = []
+        self._tail = b""
+        self._waiting: deque[Event] = deque()
+        self._bare = False
+
+    def push(self, index: int) -> list[Event]:
+        """Take the next id and return what is certain now."""
+        piece = self._tokenizer.token_bytes[index]
+        start = self._ends[-1] if self._ends else 0
+        self._ids.append(index)
+        self._ends.append(start + len(piece))
+        text = self._tail + piece
+        if self._bare:
+            self._tail = b""
+            self._waiting.append(text)
+            return self._certain(ended=True)
+        offset, place = start - len(self._tail), 0
+        control = index in self._tokenizer.control_ids
+        for match in self._pattern.finditer(text):
+            mark = Mark(offset + match.start(), offset + match.end(), match[0])
+            drawn = control and mark[:2] == (start, start + len(piece))
+            if drawn:
+                self._drawn.add(mark.text)
+            self._waiting += [text[place : match.start()], Found(mark, not drawn and mark.text in self._with_token)]
+            place = match.end()
+        until = self._beginning(text, place)
+        self._waiting.append(text[place:until])
+        self._tail = text[until:]
+        return self._certain()
+
+    def finish(self) -> list[Event]:
+        """Return what is left where no more ids come."""
+        self._waiting.append(self._tail)
+        self._tail = b""
+        return self._certain(ended=True)
+
+    def forget_delimiters(self) -> None:
+        """Look for no more delimiters; what waits comes with the next id."""
+        self._bare = True
+
+    def is_delimiter(self, index: int) -> bool:
+        """Tell whether an id would be a delimiter, and nothing else."""
+        return not self._bare and self._pattern.fullmatch(self._tokenizer.token_bytes[index]) is not None
+
+    def between(self, start: int, end: int) -> tuple[TurnText, int]:
+        """Return the tokens that hold some bytes, as a turn of their own, and the place where it begins."""
+        first, last = bisect_right(self._ends, start), bisect_left(self._ends, end) + 1
+        turn = TurnText(self._tokenizer, as_ids(self._ids[first:last]), ())
+        return turn, self._ends[first - 1] if first else 0
+
+    def _beginning(self, text: bytes, place: int) -> int:
+        """Return where the beginning of a delimiter stands at the end of a text, from a place on."""
+        for match in self._first.finditer(text, max(place, len(text) - self._longest + 1)):
+            if text[match.start() :] in self._beginnings:
+                return match.start()
+        return len(text)
+
+    def _certain(self, *, ended: bool = False) -> list[Event]:
+        certain: list[Event] = []
+        while self._waiting:
+            event = self._waiting[0]
+            if isinstance(event, Found) and event.quoted:
+                if event.mark.text in self._drawn or (self._together and self._drawn):
+                    event = event.mark.text
+                elif not ended:
+                    break
+            self._waiting.popleft()
+            if event:
+                certain.append(event)
+        return certain
 
 
 def any_of(*delimiters: str) -> re.Pattern[bytes]:

@@ -60,7 +60,7 @@ def turn_of(chat: ChatFormat, message: Message) -> list[int]:
     differs = (place for place, pair in enumerate(zip(whole.text, prompt.text, strict=False)) if pair[0] != pair[1])
     place = next(differs, len(prompt.text))
     behind = whole.text[place - 1 if whole.text[place - 1] == "<" else place :]
-    if chat._reader._opened and "</think>" not in behind:
+    if chat._reader.opened and "</think>" not in behind:
         behind = "</think>" + behind  # the template forgets the reasoning that its prompt opens
     ids = chat._tokenizer.encode(behind, whole.cut).tolist()
     stops = [place for place, index in enumerate(ids) if index in chat.stop_ids]

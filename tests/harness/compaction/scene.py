@@ -72,12 +72,20 @@ def policy(
 
 
 def play(
-    run: Path, chat: ChatFormat, speaker: Script, compaction: Compaction, *, max_steps: int = 6, **options: Any
+    run: Path,
+    chat: ChatFormat,
+    speaker: Script,
+    compaction: Compaction,
+    *,
+    max_steps: int = 6,
+    max_context: int = 32_768,
+    **options: Any,
 ) -> Episode:
     """Play one episode into a store, prove it, and return it as it was read back."""
     with TraceStore(run, chat=chat) as store:
         harness = Harness(speaker, chat, store=store, compaction=compaction, **options)
-        harness.run(TokenEnv(Rooms(), chat, max_steps=max_steps), seed=3, task=0)
+        env = TokenEnv(Rooms(), chat, max_steps=max_steps, max_context=max_context)
+        harness.run(env, seed=3, task=0)
         (episode,) = store.episodes()
     check(run, chat, episode)
     return episode
@@ -119,7 +127,7 @@ def holds(earlier: Turn, span: Span, kind: str) -> bool:
     assert span.logprobs_T is not None
     if logprobs is None or not len(span):
         return False
-    start = len(ids) - len(span) if kind == "strip_reasoning" or "strip" in str(earlier.facts) else 0
+    start = len(ids) - len(span) if kind == "strip_reasoning" else 0
     return start >= 0 and np.array_equal(ids[start:], span.ids_T) and np.array_equal(logprobs[start:], span.logprobs_T)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +46,7 @@ def test_what_stands_behind_the_reasoning_keeps_its_ids_and_logprobs(chat: ChatF
     for turn, span in zip(episode.turns[:2], spans, strict=False):
         said = turn.completion
         assert said.logprobs_T is not None
+        assert span.logprobs_T is not None
         assert len(span) < len(said.ids_T)
         assert said.ids_T[-len(span) :].tolist() == span.ids_T.tolist()
         assert np.array_equal(said.logprobs_T[-len(span) :], span.logprobs_T)
@@ -79,19 +81,6 @@ def test_the_last_turns_keep_their_reasoning(builtin: ChatFormat, keep: int) -> 
         assert whole == [False] * (3 - keep) + [True] * keep
 
 
-WHOLE: dict[str, Callable[[ChatFormat], Sequence[int]]] = {
-    "absent": lambda chat: chat.encode_turn("go north"),
-    "never closed": lambda chat: chat.encode_turn("<think>north or south"),
-    "empty": lambda chat: chat.encode_turn("<think></think>go north"),
-    "opened again": lambda chat: chat.encode_turn("<think>north</think>go<think>south"),
-    "told twice": lambda chat: chat.encode_turn("<think>north</think>go</think>south"),
-    "closed without an opener": lambda chat: chat.encode_turn("north</think>go north")[-4:],
-    "one token with the content": lambda chat: with_the_content(chat),
-    "a token of both that is cut": lambda chat: with_the_content(chat)[:-3],
-    "nothing": lambda chat: chat.stop_ids[:1],
-}
-
-
 def with_the_content(chat: ChatFormat) -> list[int]:
     """Return a turn in which one token ends the reasoning and begins what is said."""
     pieces = chat.token_bytes(np.arange(chat.vocab_size - 64))  # type: ignore[arg-type]
@@ -100,6 +89,18 @@ def with_the_content(chat: ChatFormat) -> list[int]:
     turn = [*chat.encode("<think>a plan</think").tolist(), both, *chat.encode("north").tolist(), chat.stop_ids[0]]
     assert chat.parse(np.asarray(turn, dtype=np.int32)).reasoning == "a plan"
     return turn
+
+
+WHOLE: dict[str, Callable[[ChatFormat], Any]] = {
+    "absent": lambda chat: chat.encode_turn("go north"),
+    "never closed": lambda chat: chat.encode_turn("<think>north or south"),
+    "empty": lambda chat: chat.encode_turn("<think></think>go north"),
+    "told twice": lambda chat: chat.encode_turn("<think>north</think>go</think>south"),
+    "closed without an opener": lambda chat: chat.encode_turn("north</think>go north")[-4:],
+    "one token with the content": with_the_content,
+    "a token of both that is cut": lambda chat: with_the_content(chat)[:-3],
+    "nothing": lambda chat: chat.stop_ids[:1],
+}
 
 
 @pytest.mark.parametrize("kind", WHOLE)
@@ -130,6 +131,13 @@ def test_a_prompt_that_opens_the_reasoning_keeps_it(tiny: Callable[[str], ChatFo
     said = chat.parse(np.asarray(turn, dtype=np.int32))
     assert (said.reasoning, said.content) == ("a plan", "go north")
     assert only(chat, turn) is None
+
+
+def test_thoughts_in_what_is_said_belong_to_it(builtin: ChatFormat) -> None:
+    said = "go<think>south</think>"
+    turn = builtin.encode_turn(f"<think>north</think>{said}")
+    assert builtin.parse(turn).content == said
+    assert only(builtin, turn.tolist()) == builtin.encode_turn(said).tolist()
 
 
 def test_calls_behind_the_reasoning_stay(builtin: ChatFormat) -> None:

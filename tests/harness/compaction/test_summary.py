@@ -109,7 +109,7 @@ def test_a_summary_of_no_use_is_sampled_again_from_the_identical_context(
 
     def summary(request: Request) -> Completion:
         asked.append(request)
-        return useless(chat, request) if len(asked) == 1 else notes(chat)(request)  # type: ignore[no-any-return]
+        return useless(chat, request) if len(asked) == 1 else notes(chat)(request)
 
     episode = play(tmp_path, chat, policy(chat, COMPACTION.request, summary), COMPACTION)
     wasted, second = summaries(episode)[:2]
@@ -126,9 +126,7 @@ def test_a_summary_of_no_use_is_sampled_again_from_the_identical_context(
 def test_where_no_summary_is_of_use_the_window_is_kept_and_the_edge_says_why(
     chat: ChatFormat, tmp_path: Path, useless: Any
 ) -> None:
-    episode = play(
-        tmp_path, chat, policy(chat, COMPACTION.request, lambda request: useless(chat, request)), COMPACTION
-    )
+    episode = play(tmp_path, chat, policy(chat, COMPACTION.request, lambda request: useless(chat, request)), COMPACTION)
     wasted = summaries(episode)
     assert [(turn.index, turn.attempt) for turn in wasted] == [(3, 0), (3, 1)]
     for turn in wasted:
@@ -152,10 +150,10 @@ def check_wasted(turn: Turn, why: str) -> None:
 def test_a_summary_that_makes_the_context_longer_is_no_summary(builtin: ChatFormat, tmp_path: Path) -> None:
     """What was said to the last replaced turn is said once more, so that it is no room for a summary."""
     compaction = SummaryCompaction(at_turns=1, keep=0, attempts=1, request="Write notes for yourself.")
-    size = len(builtin.encode_turn("<action>go to room 1</action>"))
 
     def summary(request: Request) -> Completion:
-        return sampled([*builtin.encode("walked ").tolist() * size, builtin.stop_ids[0]], request)
+        turn = builtin.encode_turn("<action>go to room 1000</action>").tolist()
+        return sampled([*builtin.encode("I").tolist(), *turn], request)
 
     episode = play(tmp_path, builtin, policy(builtin, compaction.request, summary), compaction, max_steps=2)
     assert [turn.used for turn in summaries(episode)] == [False]
@@ -165,9 +163,7 @@ def test_a_summary_that_makes_the_context_longer_is_no_summary(builtin: ChatForm
 def test_a_summary_that_calls_a_tool_is_no_summary(builtin: ChatFormat, tmp_path: Path) -> None:
     call = 'Notes.<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
     compaction = SummaryCompaction(at_turns=3, attempts=1, request="Write notes for yourself.")
-    speaker = policy(
-        builtin, compaction.request, lambda request: sampled(builtin.encode_turn(call).tolist(), request)
-    )
+    speaker = policy(builtin, compaction.request, lambda request: sampled(builtin.encode_turn(call).tolist(), request))
     (wasted,) = summaries(play(tmp_path, builtin, speaker, compaction, max_steps=4))
     assert (wasted.used, wasted.facts["refused"]) == (False, "it is a call")
 
@@ -269,7 +265,9 @@ def test_a_template_that_takes_no_more_words_keeps_the_window(
 def test_where_no_summary_can_be_asked_for_the_window_is_kept(
     tiny: Callable[[str], ChatFormat], tmp_path: Path
 ) -> None:
-    refuse = "{% for m in messages %}{% if 'notes for' in m.content %}{{ raise_exception('no') }}{% endif %}{% endfor %}"
+    refuse = (
+        "{% for m in messages %}{% if 'notes for' in m.content %}{{ raise_exception('no') }}{% endif %}{% endfor %}"
+    )
     chat = tiny(refuse + ROOMS)
     speaker = policy(chat, COMPACTION.request, notes(chat), goes_until_opened)
     episode = play(tmp_path, chat, speaker, COMPACTION, max_steps=5)

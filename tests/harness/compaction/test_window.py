@@ -73,7 +73,10 @@ def test_results_of_tools_keep_their_role_and_call(builtin: ChatFormat) -> None:
     tool = Message("tool", "a lamp", tool_call_id="call0", name="look")
     anchor = before.exchanges[0]
     first = Conversation(builtin, before.first, before.opening).followed(
-        anchor.answered, anchor.said, [tool], builtin.bridge(anchor.answered, [tool])  # type: ignore[arg-type]
+        anchor.answered,
+        anchor.said,
+        [tool],
+        builtin.bridge(anchor.answered, [tool]),  # type: ignore[arg-type]
     )
     for exchange in before.exchanges[1:]:
         answered = first.context.extend(exchange.answered.span)
