@@ -80,8 +80,8 @@ def load_policy(policy: "str | Policy | Callable[..., Any]", chat: ChatFormat) -
 
     Args:
         policy: `"expert"`, `"random"`, `"hf:PATH"`, `"vllm:URL#MODEL"`, `"openai:URL#MODEL"`, `"llamacpp:PATH"`,
-            `"vllm-offline:PATH"`, `"python:module:function"`, a `Policy`, or `ids -> ids`. A name may end in options, the keyword-only ones of
-            its class: `"hf:PATH?batch_size=8&device=cpu"`.
+            `"vllm-offline:PATH"`, `"python:module:function"`, a `Policy`, or `ids -> ids`. A name may end in options,
+            the keyword-only ones of its class: `"hf:PATH?batch_size=8&device=cpu"`.
         chat: The chat format that it talks in.
 
     Raises:

@@ -64,5 +64,5 @@ def prove_versions(
                 apart = np.abs(turn.logprobs_T[first:last] - scores.raw_S[first:last])
                 largest, proven = max(largest, float(apart.max(initial=0))), proven + last - first
     assert proven == sum(len(turn.ids_T) for _, turn in drawn)
-    assert largest < TOLERANCE
+    assert largest < TOLERANCE, f"{largest:.1e} nats"
     return largest

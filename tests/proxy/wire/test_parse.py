@@ -267,7 +267,7 @@ def test_only_images_and_links_are_images(url: str) -> None:
 
 
 def test_a_link_is_named_and_not_followed() -> None:
-    url = "http://169.254.169.254/a.png"
+    url = "http://metadata.invalid/a.png"
     content = [{"type": "image_url", "image_url": {"url": url}}]
     (image,) = parse(CHAT, {"model": "m", "messages": [{"role": "user", "content": content}]}).images
     assert (image.url, image.body, image.sha256) == (url, None, hashlib.sha256(url.encode()).hexdigest())
