@@ -264,6 +264,7 @@ class VLLMOfflinePolicy(BasePolicy):
         with self._turnstile, self._weights:
             if self._files is None or self._proof is None:
                 self._files = WeightFiles(self._path)
+                self._files.check_head("cpu" if current_platform.is_cpu() else "gpu", self.name)
                 self._proof = WeightProof(self._files.read(), self._checksums(), self.name)
             folder, own = self._files.next(state)
             expected = self._proof.expect(own)

@@ -57,7 +57,7 @@ class WeightFiles:
             PolicyError: They are not this model's, or a change does not lead to the weights that were sent.
         """
         own = self.read()
-        tied = _HEAD not in own and next((name for name in own if name.endswith(_EMBEDDING)), None)
+        tied = self._tied(own)
         if tied:  # files leave the second name of tied tensors out, state dicts do not
             own[_HEAD] = own[tied]
         if isinstance(state, weights.WeightDelta):
@@ -81,6 +81,33 @@ class WeightFiles:
         """Remove weights that were written here."""
         if folder.parent == self._made:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def check_head(self, device: str, where: str) -> None:
+        """Refuse a model whose output head is its embedding, where an engine would go on with the old head.
+
+        vLLM 0.32 packs the head for a CPU when it starts. A reload of the embedding packs that anew, and not the head,
+        which then draws from the weights of before; no checksum shows it.
+
+        Args:
+            device: Where the engine computes, as it says; empty where it does not say.
+            where: Names the engine in errors.
+
+        Raises:
+            PolicyError: The model is of this kind, and the engine on a CPU, or who knows where.
+        """
+        if (not device or device == "cpu") and self._tied(self.read()):
+            raise PolicyError(
+                "the engine would keep the old output head",
+                where=where,
+                got=f"tied embeddings, device {device or 'unknown'}",
+                expected="a head of its own in the files, or a GPU",
+                fix="serve a copy with tie_word_embeddings=false in its config.json and lm_head.weight in its files",
+            )
+
+    @staticmethod
+    def _tied(own: Mapping[str, torch.Tensor]) -> str | None:
+        """Return the name of the embedding that is the head, too; None where the head has values of its own."""
+        return None if _HEAD in own else next((name for name in own if name.endswith(_EMBEDDING)), None)
 
     def read(self) -> dict[str, torch.Tensor]:
         """Return the newest weights, by name."""

@@ -1,6 +1,7 @@
 """Small models that a real engine can serve: one that is made here, and one that can talk."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,11 +12,12 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from vllm_server import vllm_python
 
 from agentgym_tok import ChatFormat
 
-__all__ = ["CONTEXT", "smollm2", "tiny_qwen3"]
+__all__ = ["CONTEXT", "smollm2", "tiny_qwen3", "untied"]
 
 CONTEXT = 8192
 """Ids of the longest context, for both models."""
@@ -79,6 +81,27 @@ def smollm2(folder: Path) -> Path:
             subprocess.run([vllm_python(), script, gguf, Path(scratch) / "made"], check=True)
             (Path(scratch) / "made").rename(made)
     return made
+
+
+def untied(model: Path, folder: Path) -> Path:
+    """Copy a model so that its output head has values of its own, equal to its embedding's.
+
+    Args:
+        model: Folder of the model; one that has a head already is returned as it is.
+        folder: Where the copy goes.
+    """
+    tensors = load_file(model / "model.safetensors")
+    if "lm_head.weight" in tensors:
+        return model
+    shutil.copytree(model, folder)
+    save_file(
+        tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"].clone()},
+        folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    _write_json(folder / "config.json", config | {"tie_word_embeddings": False})
+    return folder
 
 
 def _download(scratch: Path) -> Path:

@@ -18,14 +18,19 @@ __all__ = ["asked", "prove_versions", "states", "turns_of"]
 
 
 def states(folder: Path, count: int) -> list[dict[str, Any]]:
-    """Return the weights of the folder, and others after them; a tenth of the values differs each time."""
+    """Return the weights of the folder, and others after them; a tenth of the values differs each time.
+
+    By a tenth of what they spread: a model that was broken has logits in which float32 itself differs by more.
+    """
     found = [WeightFiles(folder).read()]
     draw = torch.Generator().manual_seed(7)
     for _ in range(count - 1):
         new = {name: tensor.clone() for name, tensor in found[-1].items()}
         for tensor in new.values():
             places = torch.randint(tensor.numel(), (tensor.numel() // 10 + 1,), generator=draw)
-            tensor.view(-1)[places] += 0.1 * torch.randn(len(places), generator=draw)
+            # A norm that was never trained has one value, and spreads by nothing.
+            spread = float(tensor.float().std()) or 0.1
+            tensor.view(-1)[places] += 0.1 * spread * torch.randn(len(places), generator=draw)
         found.append(new)
     return found
 

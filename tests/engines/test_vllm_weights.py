@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from models import untied
 from renewed import asked, prove_versions, states, turns_of
 from vllm_server import Server, serving
 
@@ -27,7 +28,8 @@ def developed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Serve in the development mode, in which alone vLLM takes weights."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_SERVER_DEV_MODE", "1")
-        with serving(folder, tmp_path_factory.mktemp("developed") / "log") as running:
+        own_head = untied(folder, tmp_path_factory.mktemp("untied") / "model")
+        with serving(own_head, tmp_path_factory.mktemp("developed") / "log") as running:
             yield running
 
 

@@ -1,12 +1,13 @@
 """New weights for a running vLLM: files that it reads while it stands still between two tokens (extra `torch`).
 
 See `docs/design/weights.md` for the endpoints that were tried. Those used here exist where the server was started with
-`VLLM_SERVER_DEV_MODE=1`: `/pause`, `/collective_rpc` (`reload_weights`), `/weight_checker`, `/update_weight_version`,
-`/resume`.
+`VLLM_SERVER_DEV_MODE=1`: `/server_info`, `/pause`, `/collective_rpc` (`reload_weights`), `/weight_checker`,
+`/update_weight_version`, `/resume`.
 """
 
 import asyncio
 import logging
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -66,6 +67,7 @@ class ServedWeights:
         with self._lock:
             if self._proof is None:
                 found = self._engine.loop.run(self._checksums())
+                self._files.check_head(self._engine.loop.run(self._device()), self._engine.url)
                 self._proof = WeightProof(self._files.read(), [found], self._engine.url)
             folder, own = self._files.next(state)
             expected = self._proof.expect(own)
@@ -105,7 +107,7 @@ class ServedWeights:
             count,
         )
 
-    async def _ask(self, path: str, body: Mapping[str, Any]) -> Any:
+    async def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         return await self._engine.retrying(lambda: self._engine.ask(path, body))  # each may be asked twice
 
     async def _load(self, folder: Path) -> None:
@@ -124,6 +126,15 @@ class ServedWeights:
                 got=f"{reason}; then {error}",
                 fix="start it again",
             ) from reason
+
+    async def _device(self) -> str:
+        """Return where the server computes, as it says of its configuration; empty where it does not say."""
+        try:
+            told = await self._ask("/server_info")
+        except PolicyError:
+            return ""
+        found = re.search(r"device_config=([a-z]+)", str(told.get("vllm_config")) if isinstance(told, dict) else "")
+        return found[1] if found else ""
 
     async def _checksums(self) -> dict[str, str]:
         try:

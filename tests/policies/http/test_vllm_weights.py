@@ -48,6 +48,10 @@ class TrainedVLLM(FakeVLLM):
         self.paused = self.meta = self.slow = False
         self.broken: Callable[[str], bool] = lambda path: False
         self.held = load_file(folder / "model.safetensors")
+        self.config = "model='tiny', device_config=cuda, seed=0"
+
+    async def info(self, _: Asked) -> Response:
+        return JSONResponse({"vllm_config": self.config})
 
     async def list_models(self, _: Asked) -> Response:
         return JSONResponse({"data": [{"id": "tiny", "max_model_len": 4096, "root": str(self.folder)}]})
@@ -92,6 +96,7 @@ class TrainedVLLM(FakeVLLM):
         app = super().app()
         paths = ("/pause", "/resume", "/collective_rpc", "/update_weight_version", "/weight_checker")
         app.routes.extend(Route(path, self.steer, methods=["POST"]) for path in paths)
+        app.routes.append(Route("/server_info", self.info))
         return app
 
 
@@ -226,3 +231,19 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.002)
+
+
+@pytest.mark.parametrize("config", ["model='tiny', device_config=cpu, seed=0", "model='tiny'"])
+def test_a_head_that_would_stay_the_old_one_is_refused(start: Any, folder: Path, config: str) -> None:
+    engine, policy = start()
+    engine.config = config
+    with policy, pytest.raises(PolicyError, match="keep the old output head"):
+        policy.update_weights(NEW, "v1")
+    assert "/pause" not in engine.calls
+    head = {"lm_head.weight": OLD["model.embed_tokens.weight"] * 2}
+    save_file(OLD | head, folder / "model.safetensors")
+    engine, policy = start()
+    engine.config = config
+    with policy:
+        policy.update_weights(NEW | head, "v1")
+    assert engine.label == "v1"
