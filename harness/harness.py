@@ -1,33 +1,31 @@
 """The loop that drives a policy through worlds."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.envs.recording import new_episode_id
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import ConfigError, DataMissing, FingerprintMismatch, TraceError, UnknownName, unknown_name
+from agentgym_tok.errors import ConfigError, DataMissing, FingerprintMismatch, TraceError, UnknownName
 from agentgym_tok.harness.asker import Asker
 from agentgym_tok.harness.blocking import run_blocking
 from agentgym_tok.harness.budget import Budget, Spending
 from agentgym_tok.harness.compaction import Compaction
 from agentgym_tok.harness.observers import observer_of
 from agentgym_tok.harness.progress import Progress
-from agentgym_tok.harness.resume import Place, finished
+from agentgym_tok.harness.resume import finished
 from agentgym_tok.harness.retries import Retries
 from agentgym_tok.harness.rollout import Rollout
 from agentgym_tok.harness.setup import Setup
+from agentgym_tok.harness.slots import Slot, slots_of, task_id
 from agentgym_tok.harness.starts import Starts, TokenGym, failed_start, in_world
 from agentgym_tok.harness.subagents import Subagents
 from agentgym_tok.harness.tools import Toolbox
 from agentgym_tok.policies import load_policy
-from agentgym_tok.seeds import derive_seed
 from agentgym_tok.trace import Episode, EpisodeHead, TraceStore
 from agentgym_tok.types import Policy, Sampling
 
@@ -81,13 +79,18 @@ class Harness:
         self.sampling = sampling or Sampling()
         self._budget, self._total = budget or Budget(), total or Budget()
         self._observers = tuple(observer_of(watcher) for watcher in observers)
-        self._parts = {
-            "compaction": compaction,
-            "retries": retries or Retries(),
-            "tools": tools,
-            "subagents": subagents,
-            "turn_timeout_s": turn_timeout_s,
-        }
+        self._setup = functools.partial(
+            Setup,
+            sampling=self.sampling,
+            hints=self.policy.wants_info,
+            store=store,
+            compaction=compaction,
+            retries=retries or Retries(),
+            tools=tools,
+            subagents=subagents,
+            turn_timeout_s=turn_timeout_s,
+            observers=self._observers,
+        )
         known = getattr(self.policy, "fingerprint", chat.fingerprint)
         if known != chat.fingerprint:
             raise FingerprintMismatch(
@@ -126,7 +129,7 @@ class Harness:
     async def arun(self, env: TokenGym, seed: int = 0, task: str | int | None = None) -> Episode:
         """Play one episode; see `run`."""
         tokens = self._check(env)
-        head = EpisodeHead(new_episode_id(), _task_id(tokens, task, seed), tokens.engine.source, seed=seed)
+        head = EpisodeHead(new_episode_id(), task_id(tokens, task, seed), tokens.engine.source, seed=seed)
         async with Asker(self.policy) as asker:
             setup, total = self._setup(asker), Spending(self._total)
 
@@ -215,14 +218,13 @@ class Harness:
             got = f"{group_size=}, {concurrency=}"
             raise ConfigError("groups and concurrency are at least 1", where="Harness.run_many", got=got)
         with Starts(make_env, self._check) as starts:
-            ids = [_task_id(starts.tokens, task, seed) for task in tasks]
-            slots = [_Slot(*group, replica) for group in _groups(ids, seed) for replica in range(group_size)]
+            slots = slots_of(starts.tokens, tasks, group_size, seed)
             missing = {slot.place: slot for slot in slots}
             if resume is None:
                 self._refuse_repeated(slots)
             with Progress(len(slots), self.policy.name, shown=progress) as bar:
 
-                def settle(slot: "_Slot", episode: Episode) -> None:
+                def settle(slot: Slot, episode: Episode) -> None:
                     slot.episode = episode if keep else None
                     bar.advance(solved=bool(episode.success))
                     if on_episode is not None:
@@ -236,10 +238,10 @@ class Harness:
 
     async def _fly(
         self,
-        slots: "Sequence[_Slot]",
+        slots: Sequence[Slot],
         starts: Starts,
         concurrency: int,
-        settle: "Callable[[_Slot, Episode], None]",
+        settle: Callable[[Slot, Episode], None],
     ) -> None:
         """Play so many episodes at once as may be, in their order."""
         total, waiting = Spending(self._total), iter(slots)
@@ -256,7 +258,7 @@ class Harness:
             setup = self._setup(asker)
             await _together([play(setup) for _ in range(min(concurrency, len(slots)))])
 
-    async def _play(self, slot: "_Slot", starts: Starts, setup: Setup, total: Spending) -> Episode:
+    async def _play(self, slot: Slot, starts: Starts, setup: Setup, total: Spending) -> Episode:
         source = starts.tokens.engine.source
         head = EpisodeHead(new_episode_id(), slot.task, source, slot.group_id, slot.replica, slot.seed)
         again = slot.replica > 0
@@ -267,16 +269,6 @@ class Harness:
             return await begun.play()
         finally:
             starts.give_back(begun.env)
-
-    def _setup(self, asker: Asker) -> Setup:
-        return Setup(
-            asker,
-            self.sampling,
-            hints=self.policy.wants_info,
-            store=self.store,
-            observers=self._observers,
-            **self._parts,  # type: ignore[arg-type]  # by their own names
-        )
 
     def _announce(self, episode: Episode) -> None:
         for observer in self._observers:
@@ -292,11 +284,11 @@ class Harness:
         """Return a rollout that awaits its first turn, or the record of a world that did not start."""
         try:
             env, info = await start()
+            return Rollout(env, info, replace(head, task=info["task"]), setup, Spending(self._budget, total))
         except (UnknownName, ConfigError, DataMissing, TraceError):
             raise  # a mistake of the caller, or no store: the same for every episode
         except Exception as error:  # noqa: BLE001  # whatever a world raises is a record
             return failed_start(head, error, self.store)
-        return Rollout(env, info, replace(head, task=info["task"]), setup, Spending(self._budget, total))
 
     def _check(self, env: TokenGym) -> TokenEnv:
         tokens = env.unwrapped
@@ -310,7 +302,7 @@ class Harness:
             )
         return tokens
 
-    def _refuse_repeated(self, slots: "Sequence[_Slot]") -> None:
+    def _refuse_repeated(self, slots: Sequence[Slot]) -> None:
         """Refuse groups that the store holds: their samples would be drawn once more, and count twice."""
         if self.store is None:
             return
@@ -352,40 +344,3 @@ async def _together(coroutines: Sequence[Coroutine[Any, Any, None]]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _task_id(tokens: TokenEnv, task: Any, seed: int) -> str:
-    """Return the id of a task: named, by its index, or drawn by the seed as the environment draws one."""
-    if isinstance(task, str):
-        return task
-    ids = tokens.engine.tasks()
-    if task is None:
-        return ids[int(np.random.default_rng(seed).integers(len(ids)))]
-    if not isinstance(task, (int, np.integer)) or not 0 <= task < len(ids):
-        raise unknown_name("task", task, [], where=f"Harness, of {len(ids)} tasks")
-    return ids[int(task)]
-
-
-def _groups(tasks: Iterable[str], seed: int) -> Iterator[tuple[str, int, str]]:
-    """Yield task, seed and group id of each group; a task that comes again has another seed, so that it differs."""
-    seen: Counter[str] = Counter()
-    for task in tasks:
-        own = derive_seed(seed, task, "again", seen[task]) if seen[task] else seed
-        seen[task] += 1
-        yield task, own, f"{derive_seed(own, task):016x}"
-
-
-@dataclass(slots=True)
-class _Slot:
-    """One episode of a run."""
-
-    task: str
-    seed: int
-    group_id: str
-    replica: int
-    episode: Episode | None = None
-
-    @property
-    def place(self) -> Place:
-        """What names it in every process."""
-        return self.group_id, self.replica
