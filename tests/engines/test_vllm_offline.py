@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from models import untied
 from played import TOLERANCE, play, prove
 from renewed import asked, prove_versions, states, turns_of
 
@@ -31,16 +32,22 @@ CONTEXT = 4096
 
 
 @pytest.fixture(scope="module")
-def offline(folder: Path, chat: ChatFormat) -> Iterator[VLLMOfflinePolicy]:
-    made = VLLMOfflinePolicy(folder, chat, version="default", dtype="float32", context=CONTEXT)
+def served(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the model with an output head of its own, without which it takes no weights on a CPU."""
+    return untied(folder, tmp_path_factory.mktemp("untied") / "model")
+
+
+@pytest.fixture(scope="module")
+def offline(served: Path, chat: ChatFormat) -> Iterator[VLLMOfflinePolicy]:
+    made = VLLMOfflinePolicy(served, chat, version="default", dtype="float32", context=CONTEXT)
     yield made
     made.close()
 
 
 @pytest.fixture
-def first(offline: VLLMOfflinePolicy, folder: Path) -> Iterator[dict[str, Any]]:
+def first(offline: VLLMOfflinePolicy, served: Path) -> Iterator[dict[str, Any]]:
     """Return the folder's own weights, called `v0` until the test ends."""
-    (state,) = states(folder, 1)
+    (state,) = states(served, 1)
     offline.update_weights(state, "v0")
     yield state
     offline.update_weights(state, "default")
@@ -113,9 +120,9 @@ def test_it_scores_as_transformers_does(offline: VLLMOfflinePolicy, chat: ChatFo
 
 
 def test_whole_weights_and_changes_are_drawn_from(
-    offline: VLLMOfflinePolicy, chat: ChatFormat, folder: Path, first: dict[str, Any], record_property: Any
+    offline: VLLMOfflinePolicy, chat: ChatFormat, served: Path, first: dict[str, Any], record_property: Any
 ) -> None:
-    _, second, third = states(folder, 3)
+    _, second, third = states(served, 3)
     requests = asked(chat, 3, 16)
     before = turns_of(offline.generate(requests))
     offline.update_weights(second, "v1")
@@ -126,19 +133,19 @@ def test_whole_weights_and_changes_are_drawn_from(
         assert all(turn.weight_versions == ((version, 0, len(turn.ids_T)),) for turn in turns)
     drawn = [*zip(requests * 3, [*before, *between, *after], strict=True)]
     named = {"v0": first, "v1": second, "v2": third}
-    record_property("largest difference", prove_versions(folder, chat, named, drawn))
+    record_property("largest difference", prove_versions(served, chat, named, drawn))
 
 
 def test_an_update_lands_in_the_middle_of_turns(
     offline: VLLMOfflinePolicy,
     chat: ChatFormat,
-    folder: Path,
+    served: Path,
     first: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
     record_property: Any,
 ) -> None:
     monkeypatch.setattr(chat, "stop_ids", ())
-    _, second = states(folder, 2)
+    _, second = states(served, 2)
     step, steps = offline._engine.step, iter(range(10**6))
     updates: list[threading.Thread] = []
 
@@ -156,17 +163,17 @@ def test_an_update_lands_in_the_middle_of_turns(
     updates[0].join()
     assert all([run[0] for run in turn.weight_versions] == ["v0", "v1"] for turn in turns)
     drawn = [*zip(requests, turns, strict=True)]
-    record_property("largest difference", prove_versions(folder, chat, {"v0": first, "v1": second}, drawn))
+    record_property("largest difference", prove_versions(served, chat, {"v0": first, "v1": second}, drawn))
 
 
 def test_weights_that_do_not_arrive_leave_the_old_ones(
     offline: VLLMOfflinePolicy,
     chat: ChatFormat,
-    folder: Path,
+    served: Path,
     first: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _, second = states(folder, 2)
+    _, second = states(served, 2)
     requests = asked(chat, 2, 8)
     before = turns_of(offline.generate(requests))
     save = weight_files.save_file
