@@ -363,13 +363,13 @@ def test_a_policy_that_hangs_ends_the_episode_at_its_deadline_and_not_the_run() 
     class Hanging(Script):
         def generate(self, requests: Sequence[Request]) -> list[Completion | Exception]:
             if any(request.seed == slow for request in requests):
-                time.sleep(3)
+                time.sleep(5)
             return super().generate(requests)  # type: ignore[return-value]
 
     probe = Script(lambda _: acts("look"))
     Harness(probe, CHAT).run_many(make_env, [0])
     slow = probe.asked[2].seed
-    harness = Harness(Hanging(lambda _: acts("look")), CHAT, turn_timeout_s=0.2)
+    harness = Harness(Hanging(lambda _: acts("look")), CHAT, turn_timeout_s=1.0)
     (episode,) = harness.run_many(make_env, [0])
     assert episode.failure is not None
     assert (episode.status, episode.failure.boundary, len(episode.turns)) == ("failed", "policy", 3)
@@ -384,7 +384,7 @@ def test_time_that_is_over_is_a_truncation_and_no_failure() -> None:
 
     episode = Harness(Slow(lambda _: acts("look")), CHAT, budget=Budget(seconds=0.4)).run(make_env(), task=0)
     assert (episode.status, episode.turns[-1].truncation) == ("done", "budget_seconds")
-    assert 1 < len(episode.turns) < 6
+    assert 1 <= len(episode.turns) < 6
 
 
 # ---- tools
