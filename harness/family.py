@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentgym_tok.envs.recording import new_episode_id
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import CloneUnsupported
+from agentgym_tok.errors import TraceError
 from agentgym_tok.harness.subagents import DELEGATE, REPORT, Subagents, child_env, delegate_schema, report_schema
 from agentgym_tok.harness.tools import Toolbox, ToolResult
 from agentgym_tok.seeds import derive_seed
@@ -146,15 +146,17 @@ class Family:
         if self._opened >= subagents.max_children:
             return _refused(call, "too_many_children", f"no more than {subagents.max_children} helpers can be asked.")
         self._opened += 1
-        try:
-            env = child_env(subagents, caller.tokens, task)
-            _, info = env.reset(seed=0)
-        except CloneUnsupported as error:
-            return _refused(call, "CloneUnsupported", str(error))
         head, own = caller.dialogue.recorder.head, new_episode_id()
         seed = derive_seed(head.seed, head.task, head.replica, "child", turn, place)
         born = replace(head, id=own, seed=seed, parent=head.id, parent_turn=turn, role="subagent", created=time.time())
-        rollout = self._spawn(env, info, born, subagents)
+        try:
+            env = child_env(subagents, caller.tokens, task)
+            _, info = env.reset(seed=0)
+            rollout = self._spawn(env, info, born, subagents)
+        except TraceError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a task that does not fit, or a world that cannot be copied
+            return _refused(call, type(error).__name__, f"the helper could not begin: {error}"[:400])
         self._rollouts.append((turn, place, rollout))
         episode = await rollout.play()
         answer, failure = _answer_of(episode)

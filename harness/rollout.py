@@ -81,11 +81,6 @@ class Rollout:
         return self._world.tokens
 
     @property
-    def setup(self) -> Setup:
-        """What all episodes have in common."""
-        return self._setup
-
-    @property
     def running(self) -> bool:
         """The episode awaits another turn."""
         return self._status == "running"

@@ -570,6 +570,28 @@ def test_a_child_that_fails_answers_with_its_failure(tmp_path: Path) -> None:
     check_laws(tmp_path, [episode], policy.asked)
 
 
+@pytest.mark.parametrize(
+    ("children", "kind"),
+    [
+        (Subagents(prompt="Be brief. " * 2000), "ConfigError"),  # its first prompt does not fit
+        (Subagents(world="clone"), "CloneUnsupported"),
+    ],
+)
+def test_a_child_that_cannot_begin_is_an_answer_and_no_crash(children: Subagents, kind: str, tmp_path: Path) -> None:
+    def refuse() -> Any:
+        raise CloneUnsupported("no copies")
+
+    env = make_env(max_steps=1, max_context=4000)
+    env.engine.clone = refuse  # type: ignore[method-assign]
+    policy = Lines(calls(("delegate", {"task": "look around"})), acts("look"))
+    with TraceStore(tmp_path, chat=CHAT) as store:
+        episode = Harness(policy, CHAT, store=store, subagents=children).run(env, task=0)
+    assert (episode.status, episode.children) == ("done", ())
+    assert "could not begin" in episode.turns[1].messages[0].content
+    assert episode.turns[1].facts["tools"][0]["failure"] == kind
+    check_laws(tmp_path, [episode], policy.asked)
+
+
 def test_a_store_that_fails_in_a_child_ends_the_run_as_it_does_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
