@@ -8,6 +8,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/agentgym-tok/venvs
 STOCK_LOCK := requirements/stock.txt
 STOCK := $(CACHE)/stock-$(shell sha256sum $(STOCK_LOCK) | cut -c1-16)
+CLIENTS_LOCK := requirements/clients.txt
+CLIENTS := $(CACHE)/clients-$(shell sha256sum $(CLIENTS_LOCK) | cut -c1-16)
 RENDERERS_LOCK := requirements/renderers.txt
 RENDERERS := $(CACHE)/renderers-$(shell sha256sum $(RENDERERS_LOCK) | cut -c1-16)
 VLLM_LOCK := requirements/vllm.txt
@@ -19,8 +21,8 @@ TRL := $(CACHE)/trl-1.16.0
 # The chat templates that models ship, for the tests of template families.
 export AGENTGYM_TOK_TRL ?= $(TRL)/trl/chat_templates
 
-.PHONY: demo test check lint types wheel stock renderers vllm templates \
-	test-stock test-engine test-engines test-renderers test-deep test-gpu bench clean
+.PHONY: demo test check lint types wheel stock renderers clients vllm templates \
+	test-stock test-engine test-engines test-renderers test-clients test-deep test-gpu bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/demo.py
@@ -68,6 +70,18 @@ $(RENDERERS)/.done:
 	$(RENDERERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $(RENDERERS_LOCK)
 	touch $@
 
+# The packages that read what the proxy answers.
+test-clients: clients
+	PYTHONPATH=$(CURDIR) $(CLIENTS)/bin/python -m pytest -m deep -p no:cacheprovider tests/proxy/wire/test_clients.py
+
+clients: $(CLIENTS)/.done
+
+$(CLIENTS)/.done:
+	rm -rf $(CLIENTS)
+	$(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check -r $(CLIENTS_LOCK)
+	touch $@
+
 # An engine in the tests' own process has to be imported from its environment.
 IN_VLLM = PYTHONPATH=$(CURDIR) VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind \
 	$(VLLM)/bin/python -m pytest -p no:cacheprovider
@@ -105,6 +119,7 @@ test-deep: $(VENV)/.dev templates stock
 	$(BIN)/python -m pytest -m "deep and not engine"
 	$(MAKE) --no-print-directory test-stock
 	$(MAKE) --no-print-directory test-renderers
+	$(MAKE) --no-print-directory test-clients
 	$(MAKE) --no-print-directory test-engines
 
 test-gpu: $(VENV)/.dev
