@@ -73,3 +73,27 @@ def qwen3(unpack: Callable[[str], Path]) -> ChatFormat:
 @pytest.fixture(scope="session")
 def deepseek_v3(unpack: Callable[[str], Path]) -> ChatFormat:
     return ChatFormat.from_pretrained(unpack("deepseek_v3"))
+
+
+@pytest.fixture(scope="session")
+def save_qwen2() -> Callable[..., Path]:
+    """Return what saves a small random model with the builtin format's ids: `save_qwen2(folder, seed=1)`."""
+    torch = pytest.importorskip("torch", reason="the extra torch is not installed")
+    transformers = pytest.importorskip("transformers", reason="the extra torch is not installed")
+
+    def save(folder: Path, *, seed: int = 0, **sizes: object) -> Path:
+        torch.manual_seed(seed)
+        usual = {
+            "vocab_size": ChatFormat.builtin().vocab_size,
+            "hidden_size": 32,
+            "intermediate_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "max_position_embeddings": 256,
+            "tie_word_embeddings": False,
+        }
+        transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**usual | sizes)).save_pretrained(folder)
+        return folder
+
+    return save

@@ -1,6 +1,7 @@
 """`doctor`: transformers on their own weights pass, faults are shown with what to do, and the exit status says it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,22 +31,11 @@ def policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "doctor"))
 
 
-def test_transformers_pass_on_their_own_weights(tmp_path: Path, capsys: Capture) -> None:
+def test_transformers_pass_on_their_own_weights(
+    tmp_path: Path, capsys: Capture, save_qwen2: Callable[..., Path]
+) -> None:
     torch = pytest.importorskip("torch", reason="the extra torch is not installed")
-    transformers = pytest.importorskip("transformers", reason="the extra torch is not installed")
-    torch.manual_seed(0)
-    config = transformers.Qwen2Config(
-        vocab_size=CHAT.vocab_size,
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=256,
-        initializer_range=0.15,
-        tie_word_embeddings=False,
-    )
-    transformers.Qwen2ForCausalLM(config).save_pretrained(tmp_path)
+    save_qwen2(tmp_path, initializer_range=0.15)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # small matrices, and other tests beside this one
     try:

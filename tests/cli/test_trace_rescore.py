@@ -1,6 +1,7 @@
 """`trace rescore`: a log of transformers is proved by the same weights, and by no others."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,26 +22,13 @@ CHAT = ChatFormat.builtin()
 Capture = pytest.CaptureFixture[str]
 
 
-def model(folder: Path, seed: int) -> Path:
-    torch.manual_seed(seed)
-    config = transformers.Qwen2Config(
-        vocab_size=CHAT.vocab_size,
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=2048,
-        initializer_range=0.3,  # far from uniform, so that other weights are far away
-        tie_word_embeddings=False,
-    )
-    transformers.Qwen2ForCausalLM(config).save_pretrained(folder)
-    return folder
+SIZES = {"max_position_embeddings": 2048, "initializer_range": 0.3}
+"""Far from uniform, so that other weights are far away."""
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return model(tmp_path_factory.mktemp("model"), 0)
+def weights(tmp_path_factory: pytest.TempPathFactory, save_qwen2: Callable[..., Path]) -> Path:
+    return save_qwen2(tmp_path_factory.mktemp("model"), **SIZES)
 
 
 @pytest.fixture
@@ -79,9 +67,11 @@ def test_an_evaluation_is_proved_by_its_own_weights(
     assert differences["kl"] < 1e-6
 
 
-def test_other_weights_are_far_away(tmp_path: Path, weights: Path, rescored: Any, capsys: Capture) -> None:
+def test_other_weights_are_far_away(
+    tmp_path: Path, weights: Path, rescored: Any, capsys: Capture, save_qwen2: Callable[..., Path]
+) -> None:
     run = play(tmp_path / "run", weights)
-    status, found = rescored(run, model(tmp_path / "other", 1))
+    status, found = rescored(run, save_qwen2(tmp_path / "other", seed=1, **SIZES))
     (differences,) = found["differences"]
     assert (status, found["ok"]) == (1, False)
     assert differences["mean_abs"] > 0.5

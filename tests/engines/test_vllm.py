@@ -2,8 +2,6 @@
 
 import asyncio
 import threading
-import time
-import urllib.request
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -15,7 +13,7 @@ pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("httpx2", reason="the extra engines is not installed")
 
 from played import TOLERANCE, TURNS, WORLDS, play, prove
-from vllm_server import Server, serving
+from vllm_server import Server, eventually, metric, serving
 
 from agentgym_tok import ChatFormat, Completion, Request, Sampling
 from agentgym_tok.policies.hf import HFPolicy
@@ -50,22 +48,6 @@ async def streamed(policy: VLLMPolicy, request: Request) -> tuple[list[int], Com
             if piece.completion is not None:
                 return ids, piece.completion
     raise AssertionError("the stream has no end")
-
-
-def metric(server: Server, name: str) -> float:
-    """Return the sum of a metric's values over its labels."""
-    with urllib.request.urlopen(f"{server.url}/metrics") as reply:
-        lines = reply.read().decode().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
-
-
-def eventually(holds: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 60
-    while not holds():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 @pytest.mark.parametrize("world", WORLDS)

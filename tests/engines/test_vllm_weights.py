@@ -1,7 +1,7 @@
 """A running vLLM takes new weights, draws from them, and says of each token whose it is."""
 
+import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from models import untied
 from renewed import asked, prove_versions, states, turns_of
-from vllm_server import Server, serving
+from vllm_server import Server, eventually, metric, serving
 
 from agentgym_tok import ChatFormat, Completion
 from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies import weight_files
 from agentgym_tok.policies.http import vllm
 from agentgym_tok.policies.http.vllm import VLLMPolicy
+from agentgym_tok.policies.http.vllm_weights import ServedWeights
 from agentgym_tok.policies.weights import delta
 
 pytestmark = pytest.mark.engine
@@ -76,18 +77,35 @@ def test_an_update_lands_in_the_middle_of_turns(
     requests = asked(chat, 6, 200)
     answers: list[Completion | Exception] = []
     drawing = threading.Thread(target=lambda: answers.extend(policy.generate(requests)))
-    drawing.start()
-    time.sleep(1.0)  # so that some tokens are drawn; wherever the update lands, each token must be right
+    tokens = "vllm:generation_tokens_total"
+    drawn_before = metric(developed, tokens)
+
+    def wait_for_tokens() -> None:
+        assert eventually(lambda: metric(developed, tokens) > drawn_before + 20)
+
+    generate = GENERATE in policy.describe().partition(";")[0]
+    if generate:
+        ask = ServedWeights._ask
+
+        async def ask_amid_turns(self: ServedWeights, path: str, body: Any = None) -> Any:
+            if path.startswith("/pause") and drawing.ident is None:  # not again when the fixture puts things back
+                drawing.start()
+                await asyncio.to_thread(wait_for_tokens)
+            return await ask(self, path, body)
+
+        monkeypatch.setattr(ServedWeights, "_ask", ask_amid_turns)
+    else:
+        drawing.start()
+        wait_for_tokens()
     late: list[Completion | Exception] = []
     updating = threading.Thread(target=policy.update_weights, args=(second, "v1"))
     updating.start()
-    time.sleep(0.1)
     joining = threading.Thread(target=lambda: late.extend(policy.generate(asked(chat, 2, 8))))
     joining.start()
-    for thread in (drawing, updating, joining):
+    for thread in (updating, drawing, joining):
         thread.join()
     turns = turns_of(answers)
-    if GENERATE in policy.describe().partition(";")[0]:
+    if generate:
         assert any(len(turn.weight_versions) == 2 for turn in turns)
     else:
         assert {turn.weight_versions for turn in turns} == {(("v0", 0, 200),)}

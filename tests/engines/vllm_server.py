@@ -7,12 +7,12 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CACHE", "Server", "serving", "vllm_python"]
+__all__ = ["CACHE", "Server", "eventually", "metric", "serving", "vllm_python"]
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agentgym-tok"
 _LOCK = Path(__file__).resolve().parents[2] / "requirements" / "vllm.txt"
@@ -124,3 +124,20 @@ def _stop(server: Server) -> None:
         server.process.wait(timeout=20)
     with suppress(ProcessLookupError):
         server.kill()  # whoever of the group outlives its leader
+
+
+def metric(server: Server, name: str) -> float:
+    """Return the sum of a metric's values over its labels."""
+    with urllib.request.urlopen(f"{server.url}/metrics") as reply:
+        lines = reply.read().decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Tell whether something comes to hold within a minute."""
+    end = time.monotonic() + 60
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True

@@ -34,21 +34,8 @@ CHAT = ChatFormat.builtin()
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(0)
-    config = transformers.Qwen2Config(
-        vocab_size=CHAT.vocab_size,
-        hidden_size=64,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=256,
-        tie_word_embeddings=False,
-    )
-    path = tmp_path_factory.mktemp("model")
-    transformers.Qwen2ForCausalLM(config).save_pretrained(path)
-    return path
+def folder(tmp_path_factory: pytest.TempPathFactory, save_qwen2: Callable[..., Path]) -> Path:
+    return save_qwen2(tmp_path_factory.mktemp("model"), hidden_size=64, intermediate_size=64)
 
 
 @pytest.fixture(scope="session")

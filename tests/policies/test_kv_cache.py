@@ -1,6 +1,6 @@
 """The KV caches of conversations: the same turns as without, for the new ids only, within their bytes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +21,14 @@ from agentgym_tok.policies.kv_cache import ConversationCaches, Prefix, can_be_cu
 from agentgym_tok.tokens import as_ids  # noqa: E402
 
 CHAT = ChatFormat.builtin()
-SIZES = {
-    "vocab_size": CHAT.vocab_size,
-    "hidden_size": 64,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "max_position_embeddings": 32_768,
-    "tie_word_embeddings": False,
-}
+SIZES = {"hidden_size": 64, "intermediate_size": 64, "max_position_embeddings": 32_768}
 ID_BYTES = 2 * 2 * 32 * 4
 """Keys and values of one id: layers, head size, float32."""
 
 
-def saved(path: Path, **options: Any) -> Path:
-    torch.manual_seed(0)
-    config = transformers.Qwen2Config(**{**SIZES, **options})
-    transformers.Qwen2ForCausalLM(config).save_pretrained(path)
-    return path
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return saved(tmp_path_factory.mktemp("model"))
+def folder(tmp_path_factory: pytest.TempPathFactory, save_qwen2: Callable[..., Path]) -> Path:
+    return save_qwen2(tmp_path_factory.mktemp("model"), **SIZES)
 
 
 @pytest.fixture(scope="module")
@@ -197,8 +181,10 @@ def test_joined_rows_come_apart_as_they_were() -> None:
         {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}},
     ],
 )
-def test_models_whose_caches_cannot_be_cut_compute_every_context_whole(tmp_path: Path, options: dict[str, Any]) -> None:
-    policy = HFPolicy(saved(tmp_path / "model", **options), CHAT, device="cpu")
+def test_models_whose_caches_cannot_be_cut_compute_every_context_whole(
+    tmp_path: Path, options: dict[str, Any], save_qwen2: Callable[..., Path]
+) -> None:
+    policy = HFPolicy(save_qwen2(tmp_path / "model", **SIZES, **options), CHAT, device="cpu")
     assert not can_be_cut(policy._model.config)
     assert can_be_cut(transformers.Qwen2Config())
     request = Request(as_ids(context(0, 30)), Sampling(max_tokens=1), conversation="a")

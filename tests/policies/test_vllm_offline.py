@@ -106,18 +106,8 @@ class Params(types.SimpleNamespace):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = transformers.Qwen2Config(
-        vocab_size=CHAT.vocab_size,
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-    )
-    path: Path = tmp_path_factory.mktemp("model")
-    transformers.Qwen2ForCausalLM(config).save_pretrained(path)
-    return path
+def folder(tmp_path_factory: pytest.TempPathFactory, save_qwen2: Callable[..., Path]) -> Path:
+    return save_qwen2(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture
