@@ -1,8 +1,8 @@
 """A running vLLM takes new weights, draws from them, and says of each token whose it is."""
 
-import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,11 @@ from models import untied
 from renewed import asked, prove_versions, states, turns_of
 from vllm_server import Server, eventually, metric, serving
 
-from agentgym_tok import ChatFormat, Completion
+from agentgym_tok import ChatFormat, Completion, Request
 from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies import weight_files
 from agentgym_tok.policies.http import vllm
 from agentgym_tok.policies.http.vllm import VLLMPolicy
-from agentgym_tok.policies.http.vllm_weights import ServedWeights
 from agentgym_tok.policies.weights import delta
 
 pytestmark = pytest.mark.engine
@@ -74,43 +73,33 @@ def test_an_update_lands_in_the_middle_of_turns(
     monkeypatch.setattr(chat, "stop_ids", ())
     first, second = states(developed.folder, 2)
     policy.update_weights(first, "v0")
-    requests = asked(chat, 6, 200)
-    answers: list[Completion | Exception] = []
-    drawing = threading.Thread(target=lambda: answers.extend(policy.generate(requests)))
+    requests = asked(chat, 2, 200)
+    drawn: list[tuple[Request, Completion]] = []
+    renewed = threading.Event()
+
+    def draw_on() -> None:
+        while not renewed.is_set():
+            drawn.extend(zip(requests, turns_of(policy.generate(requests)), strict=True))
+
     tokens = "vllm:generation_tokens_total"
     drawn_before = metric(developed, tokens)
-
-    def wait_for_tokens() -> None:
-        assert eventually(lambda: metric(developed, tokens) > drawn_before + 20)
-
-    generate = GENERATE in policy.describe().partition(";")[0]
-    if generate:
-        ask = ServedWeights._ask
-
-        async def ask_amid_turns(self: ServedWeights, path: str, body: Any = None) -> Any:
-            if path.startswith("/pause") and drawing.ident is None:  # not again when the fixture puts things back
-                drawing.start()
-                await asyncio.to_thread(wait_for_tokens)
-            return await ask(self, path, body)
-
-        monkeypatch.setattr(ServedWeights, "_ask", ask_amid_turns)
+    # Turns upon turns from several sides, so that the update meets some however fast the machine draws.
+    with ThreadPoolExecutor() as threads:
+        drawing = [threads.submit(draw_on) for _ in range(3)]
+        try:
+            assert eventually(lambda: metric(developed, tokens) > drawn_before + 20)
+            policy.update_weights(second, "v1")
+        finally:
+            renewed.set()
+        for done in drawing:
+            done.result()
+    drawn.extend(zip(requests, turns_of(policy.generate(requests)), strict=True))
+    labels = [tuple(version for version, _, _ in turn.weight_versions) for _, turn in drawn]
+    assert labels[-1] == ("v1",)
+    if GENERATE in policy.describe().partition(";")[0]:
+        assert ("v0", "v1") in labels
     else:
-        drawing.start()
-        wait_for_tokens()
-    late: list[Completion | Exception] = []
-    updating = threading.Thread(target=policy.update_weights, args=(second, "v1"))
-    updating.start()
-    joining = threading.Thread(target=lambda: late.extend(policy.generate(asked(chat, 2, 8))))
-    joining.start()
-    for thread in (updating, drawing, joining):
-        thread.join()
-    turns = turns_of(answers)
-    if generate:
-        assert any(len(turn.weight_versions) == 2 for turn in turns)
-    else:
-        assert {turn.weight_versions for turn in turns} == {(("v0", 0, 200),)}
-        assert {len(turn.weight_versions) for turn in turns_of(late)} == {1}
-    drawn = [*zip(requests, turns, strict=True), *zip(asked(chat, 2, 8), turns_of(late), strict=True)]
+        assert {*labels} == {("v0",), ("v1",)}
     record_property("largest difference", prove_versions(developed.folder, chat, {"v0": first, "v1": second}, drawn))
 
 
