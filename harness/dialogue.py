@@ -7,9 +7,9 @@ from typing import Any
 
 from agentgym_tok.envs.recording import Recorder, StepResult
 from agentgym_tok.errors import AgentGymTokError
-from agentgym_tok.harness.asker import Answer
 from agentgym_tok.harness.budget import Spending
 from agentgym_tok.harness.setup import Setup
+from agentgym_tok.policies.asker import Answer
 from agentgym_tok.seeds import derive_seed
 from agentgym_tok.tokens import Context, Span, as_ids
 from agentgym_tok.trace import Edge, EdgeKind, Failure, Status, Turn

@@ -11,7 +11,6 @@ from agentgym_tok.chat import ChatFormat
 from agentgym_tok.envs.recording import new_episode_id
 from agentgym_tok.envs.token_env import TokenEnv
 from agentgym_tok.errors import ConfigError, DataMissing, FingerprintMismatch, TraceError, UnknownName
-from agentgym_tok.harness.asker import Asker
 from agentgym_tok.harness.blocking import run_blocking
 from agentgym_tok.harness.budget import Budget, Spending
 from agentgym_tok.harness.compaction import Compaction
@@ -26,6 +25,7 @@ from agentgym_tok.harness.starts import Starts, TokenGym, failed_start, in_world
 from agentgym_tok.harness.subagents import Subagents
 from agentgym_tok.harness.tools import Toolbox
 from agentgym_tok.policies import load_policy
+from agentgym_tok.policies.asker import Asker
 from agentgym_tok.trace import Episode, EpisodeHead, TraceStore
 from agentgym_tok.types import Policy, Sampling
 

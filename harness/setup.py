@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentgym_tok.harness.asker import Asker
 from agentgym_tok.harness.compaction import Compaction
 from agentgym_tok.harness.observers import Observer
 from agentgym_tok.harness.retries import Retries
 from agentgym_tok.harness.subagents import Subagents
 from agentgym_tok.harness.tools import Toolbox
+from agentgym_tok.policies.asker import Asker
 from agentgym_tok.trace import TraceStore
 from agentgym_tok.types import Sampling
 

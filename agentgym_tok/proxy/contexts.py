@@ -8,17 +8,34 @@ bridged behind them. Nothing else is ever taken over: a conversation that says s
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from sys import intern
 from typing import Any
 
 from agentgym_tok.chat import ChatFormat, Refusal
-from agentgym_tok.tokens import Context
+from agentgym_tok.errors import ChatError
+from agentgym_tok.tokens import Context, Span
 from agentgym_tok.trace import Turn
 from agentgym_tok.trace.edges.likeness import squash
 from agentgym_tok.trace.laws import answered
-from agentgym_tok.types import Message
+from agentgym_tok.types import Message, ToolCall
 
-__all__ = ["Contexts", "Prepared"]
+__all__ = ["Contexts", "Given", "Prepared", "same_answer"]
+
+
+@dataclass(slots=True, eq=False)
+class Given:
+    """Hold a turn together with what the client was told of it.
+
+    Args:
+        turn: The turn, as it is logged; whoever finds out later that it was used says so here.
+        told: The message that a faithful client sends back.
+        reasonings: The reasoning of each answer in its conversation and of its own, as far as the client has it.
+    """
+
+    turn: Turn
+    told: Message
+    reasonings: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,15 +43,19 @@ class Prepared:
     """Hold what the engine is about to get.
 
     Args:
-        context: It ends in a generation prompt.
-        messages: What a trace holds of it: what is new behind `source`, or the whole conversation.
+        context: It ends in a generation prompt, or in what the client wrote of the turn already.
+        conversation: All messages of the request, without that beginning of the turn.
+        prefill: That beginning; empty where there is none.
         source: The turn whose ids it begins with; None where the conversation was rendered.
+        news: The messages behind the source's answer; the whole conversation where it was rendered.
         reason: Why it was rendered although some turn said the same: a refusal of the bridge, or `ambiguous`.
     """
 
     context: Context
-    messages: tuple[Message, ...]
-    source: Turn | None = None
+    conversation: tuple[Message, ...]
+    prefill: str
+    source: Given | None
+    news: tuple[Message, ...]
     reason: str = ""
 
 
@@ -42,72 +63,141 @@ class Prepared:
 class Contexts:
     """Know the conversations of one session by what they say.
 
-    Blanks, the ids of calls, the writing of arguments and reasoning that the client left out make no difference;
-    anything else does.
+    Blanks around an answer, the ids of calls, the writing of arguments and reasoning that the client left out make no
+    difference; anything else does.
 
     Args:
         chat: Tokenizer and template.
     """
 
     chat: ChatFormat
-    _turns: dict[bytes, list[Turn]] = field(default_factory=dict)
+    _given: dict[bytes, list[Given]] = field(default_factory=dict)
 
-    def add(self, conversation: Sequence[Message], turn: Turn) -> None:
+    def add(self, conversation: Sequence[Message], given: Given, tools: Sequence[Mapping[str, Any]] = ()) -> None:
         """Remember a turn that a client was given.
 
         Args:
             conversation: All messages of its request.
-            turn: The turn, as it is logged.
+            given: The turn, and what was told.
+            tools: JSON schemas of the request's tools.
         """
-        said = self.chat.parse(turn.completion.ids_T, turn.context.root.tools or None)
-        *_, digest = _digests([*conversation, said.message()], turn.context.root.tools)
-        self._turns.setdefault(digest, []).append(turn)
+        whole = [*conversation, given.told]
+        given.reasonings = _reasonings(whole)
+        *_, digest = _digests(whole, tools)
+        self._given.setdefault(digest, []).append(given)
 
-    def prepare(self, conversation: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> Prepared:
+    def prepare(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> Prepared:
         """Return the context of a request.
 
         Args:
-            conversation: All its messages.
+            messages: All its messages; where the last one is an assistant's, the turn goes on behind it.
             tools: JSON schemas of its tools.
 
         Raises:
-            ChatError: The template refuses the conversation.
+            ChatError: The template refuses the conversation, or it ends in calls.
         """
+        conversation, prefill = _split_prefill(messages)
         reason = ""
         digests = list(_digests(conversation, tools))
         for place in range(len(conversation) - 1, 0, -1):  # behind an answer stands something new
-            turns = self._turns.get(digests[place - 1]) if conversation[place - 1].role == "assistant" else None
-            if not turns:
+            answer = conversation[place - 1]
+            found = self._given.get(digests[place - 1]) if answer.role == "assistant" else None
+            if not found:
                 continue
-            turn = _only(turns)
-            if turn is None:
+            same = [given for given in found if _fits(_reasonings(conversation[:place]), given.reasonings)]
+            if not same:
+                continue  # the client thinks otherwise than the policy did
+            given = _only(same)
+            if given is None:
                 reason = "ambiguous"
                 break
-            bridged = self.chat.bridge(answered(turn), conversation[place:])
+            news = _with_own_ids(answer, given.told, conversation[place:])
+            bridged = self.chat.bridge(answered(given.turn), news)
             if not isinstance(bridged, Refusal):
-                return Prepared(bridged, tuple(conversation[place:]), turn)
+                return Prepared(self._begun(bridged, prefill), conversation, prefill, given, news)
             reason = bridged.reason
             break
-        return Prepared(self.chat.open(conversation, tools or None), tuple(conversation), reason=reason)
+        opened = self.chat.open(conversation, tools or None)
+        return Prepared(self._begun(opened, prefill), conversation, prefill, None, conversation, reason)
+
+    def _begun(self, context: Context, prefill: str) -> Context:
+        return context.extend(Span(self.chat.encode(prefill), "forced")) if prefill else context
 
 
-def _only(turns: Sequence[Turn]) -> Turn | None:
+def same_answer(told: Message, back: Message) -> bool:
+    """Tell whether a message is an answer that was told; reasoning may be missing, but not another one."""
+    return _meaning(told) == _meaning(back) and _fits(_reasonings([back]), _reasonings([told]))
+
+
+def _split_prefill(messages: Sequence[Message]) -> tuple[tuple[Message, ...], str]:
+    """Return the conversation up to the turn that is asked for, and what the client wrote of that turn itself."""
+    last = messages[-1]
+    if last.role != "assistant":
+        return tuple(messages), ""
+    if last.tool_calls or len(messages) == 1:
+        got = "calls that nobody answered" if last.tool_calls else "nothing but an answer"
+        raise ChatError("there is nothing to answer", where=f"messages[{len(messages) - 1}]", got=got)
+    return tuple(messages[:-1]), last.content
+
+
+def _only(found: Sequence[Given]) -> Given | None:
     """Return the turn that a client goes on from; None where several said it with other ids, and it may be any."""
-    used = [turn for turn in turns if turn.used] or list(turns)
-    ids = {(turn.context.digest, turn.completion.ids_T.tobytes()) for turn in used}
+    used = [given for given in found if given.turn.used] or list(found)
+    ids = {(given.turn.context.digest, given.turn.completion.ids_T.tobytes()) for given in used}
     return used[-1] if len(ids) == 1 else None
+
+
+def _reasonings(messages: Sequence[Message]) -> tuple[str | None, ...]:
+    said = (message.reasoning for message in messages if message.role == "assistant")
+    return tuple(None if one is None else intern(squash(one)) for one in said)
+
+
+def _fits(back: Sequence[str | None], told: Sequence[str | None]) -> bool:
+    return all(one in (None, "", other) for one, other in zip(back, told, strict=True))
+
+
+def _with_own_ids(answer: Message, told: Message, news: Sequence[Message]) -> tuple[Message, ...]:
+    """Name the calls that results answer as the turn does, whatever the client calls them."""
+    own = {back.id: call.id for back, call in zip(answer.tool_calls, told.tool_calls, strict=True)}
+    return tuple(
+        replace(message, tool_call_id=own[message.tool_call_id]) if message.tool_call_id in own else message
+        for message in news
+    )
 
 
 def _digests(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
     """Yield the digest of each beginning of a conversation."""
     hasher = hashlib.blake2b(json.dumps(list(tools), sort_keys=True).encode(), digest_size=16)
     for message in messages:
-        hasher.update(json.dumps(_meaning(message), sort_keys=True, default=dict).encode("utf-8", "surrogatepass"))
+        hasher.update(_meaning(message).encode("utf-8", "surrogatepass"))
         yield hasher.copy().digest()
 
 
-def _meaning(message: Message) -> list[Any]:
+def _meaning(message: Message) -> str:
+    """Return what makes a message the one it is, as JSON."""
     if message.role != "assistant":
-        return [message.role, message.content, list(message.images)]
-    calls = [[call.name, squash(call.raw) if call.arguments is None else call.arguments] for call in message.tool_calls]
-    return [message.role, squash(message.content), calls]
+        return json.dumps([message.role, message.content, list(message.images)])
+    calls = [[call.name, _arguments(call)] for call in message.tool_calls]
+    return json.dumps([message.role, squash(message.content), calls], sort_keys=True)
+
+
+def _arguments(call: ToolCall) -> Any:
+    # No text at all comes back as no arguments.
+    return squash(call.raw) if call.arguments is None and call.raw else _canonical(call.arguments or {})
+
+
+def _canonical(value: Any) -> Any:
+    """Return a JSON value with its numbers as a client in JavaScript reads and writes them again: as doubles."""
+    if isinstance(value, Mapping):
+        return {name: _canonical(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_canonical(one) for one in value]
+    return _number(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _number(value: float) -> float:
+    try:
+        double = float(value)
+    except OverflowError:
+        return value
+    return int(double) if double.is_integer() and abs(double) < 1e21 else double

@@ -1,7 +1,6 @@
 """Three protocols of clients and one way to ask: requests in, answers out, whole or in pieces."""
 
 from agentgym_tok.proxy.wire.ask import Ask, Image
-from agentgym_tok.proxy.wire.matching import likeness, same_message
 from agentgym_tok.proxy.wire.reading import BadAsk
 from agentgym_tok.proxy.wire.reply import Choice, Opening, Reply, TokenLogprob, Usage, call_namer, wire_id
 from agentgym_tok.proxy.wire.telling import echo, pieces_of
@@ -21,8 +20,6 @@ __all__ = [
     "WireStream",
     "call_namer",
     "echo",
-    "likeness",
     "pieces_of",
-    "same_message",
     "wire_id",
 ]

@@ -3,6 +3,7 @@
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Protocol
 
 import numpy as np
@@ -216,6 +217,25 @@ class Lineage:
             known.caller = source.caller
             source.followed |= turn.edge.kind != "retry"
         self._put(known)
+
+    def settle(self, turn: Turn) -> None:
+        """Take in which attempt at a turn was used, where that was not known when it was added.
+
+        Args:
+            turn: One that was added, as it is now.
+
+        Raises:
+            TraceError: It was never added.
+        """
+        # Newest first: what was not known yet concerns one of the last turns.
+        attempts = list(takewhile(lambda one: one.index >= turn.index, reversed(self._all)))
+        known = next((one for one in attempts if (one.index, one.turn.attempt) == (turn.index, turn.attempt)), None)
+        if known is None:
+            got = f"turn {turn.index}, attempt {turn.attempt}"
+            raise TraceError("there is no such turn", where="Lineage.settle", got=got)
+        known.turn = turn
+        own = [one for one in attempts if one.index == turn.index]
+        self._steps[turn.index] = next((one for one in own if one.turn.used), own[0])
 
     def check(self, context: Context) -> None:
         """Refuse a context of another tokenizer, template or setting.

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym_tok.chat.deltas import CallArguments, CallBegun, CallEnded, ReasoningDelta, TextDelta, TurnDelta
+from agentgym_tok.proxy.contexts import same_answer
 from agentgym_tok.proxy.wire import (
     WIRES,
     Choice,
@@ -19,7 +20,6 @@ from agentgym_tok.proxy.wire import (
     call_namer,
     echo,
     pieces_of,
-    same_message,
     wire_id,
 )
 from agentgym_tok.types import AssistantMessage, ToolCall
@@ -180,7 +180,7 @@ def test_what_a_faithful_client_sends_back_is_the_echo(client: Any, turn: Turn, 
         reply = Reply(head.id, head.created, head.model, (choice,), Usage(12, 5))
         raw = wire.reply_body(reply, wire.parse(client.ask()))
     back = wire.parse(client.again(client.read(raw))).messages[1]
-    assert same_message(echo(choice), back)
+    assert same_answer(echo(choice), back)
 
 
 def test_a_turn_that_comes_whole_is_told_through_its_pieces(client: Any) -> None:

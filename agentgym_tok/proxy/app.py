@@ -1,0 +1,166 @@
+"""The application: which paths there are, and what they need (extra `serve`)."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from agentgym_tok.chat import ChatFormat
+from agentgym_tok.errors import ChatError
+from agentgym_tok.proxy.admin import admin_routes, guarded
+from agentgym_tok.proxy.drawing import Drawer
+from agentgym_tok.proxy.exchange import Refused
+from agentgym_tok.proxy.journal import Journal
+from agentgym_tok.proxy.limits import Limits
+from agentgym_tok.proxy.metrics import Metrics  # says what is missing of the extra
+from agentgym_tok.proxy.requests import key_of, read_body
+from agentgym_tok.proxy.sessions import Sessions
+from agentgym_tok.proxy.turns import Turns
+from agentgym_tok.proxy.wire import WIRES, BadAsk
+from agentgym_tok.proxy.wire.anthropic import count_body, parse_count
+from agentgym_tok.proxy.wire.models_list import model_body, models_body
+from agentgym_tok.trace import TraceStore
+from agentgym_tok.types import Policy, Sampling
+
+__all__ = ["Application", "Settings"]
+
+_REAP_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Hold what an application is made of.
+
+    Args:
+        policy: Where turns come from.
+        chat: Tokenizer and template.
+        store: Where episodes go.
+        source: The name that scores carry.
+        admin_key: What the admin bears.
+        guard_metrics: `/metrics` needs the admin's key too.
+        any_key: A key that nobody minted opens a session of its own.
+        sampling: Parameters where a client sets none.
+        limits: How much is taken on.
+    """
+
+    policy: Policy
+    chat: ChatFormat
+    store: TraceStore
+    source: str
+    admin_key: str
+    guard_metrics: bool
+    any_key: bool
+    sampling: Sampling
+    limits: Limits
+
+
+class Application:
+    """Wire a proxy together; `asgi` serves it.
+
+    Args:
+        settings: What it is made of.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        limits = settings.limits
+        self.metrics = Metrics()
+        self.journal = Journal()
+        self.sessions = Sessions(
+            settings.chat,
+            settings.store,
+            self.journal,
+            source=settings.source,
+            most=limits.sessions,
+            idle_s=limits.idle_s,
+            any_key=settings.any_key,
+        )
+        self.ready: Callable[[], None] = lambda: None
+        """Is called once sessions can be opened."""
+        self._drawer = Drawer(settings.policy)
+        self.turns = Turns(
+            self.sessions, self._drawer, settings.chat, self.journal, self.metrics, limits, settings.sampling
+        )
+        self._created = int(time.time())
+        metrics = guarded(self._metrics, settings.admin_key) if settings.guard_metrics else self._metrics
+        self.asgi = Starlette(
+            routes=[
+                *(Route(path, self.turns.endpoint(path), methods=["POST"]) for path in WIRES),
+                Route("/v1/messages/count_tokens", self._keyed(self._count), methods=["POST"]),
+                Route("/v1/models", self._keyed(self._models), methods=["GET"]),
+                Route("/v1/models/{name:path}", self._keyed(self._model), methods=["GET"]),
+                Route("/health", self._health, methods=["GET"]),
+                Route("/metrics", metrics, methods=["GET"]),
+                *admin_routes(self.sessions, settings.admin_key),
+            ],
+            lifespan=self._lifespan,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        async with self.journal, self._drawer:
+            reaping = asyncio.create_task(self._reap())
+            try:
+                self.ready()
+                yield
+            finally:
+                reaping.cancel()
+                for session in self.sessions:
+                    self.sessions.end(session, "abandoned")
+                    await session.ended.wait()  # until what was broken off is recorded
+                await self.journal.drain()
+
+    async def _reap(self) -> None:
+        while True:
+            await asyncio.sleep(_REAP_S)
+            self.sessions.reap()
+
+    def _keyed(self, endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        """Let only those in who have a session."""
+
+        async def keyed(request: Request) -> Response:
+            spoken = "/v1/messages" if "anthropic-version" in request.headers else "/v1/chat/completions"
+            error_body = WIRES[spoken].error_body
+            refused = Refused(401, "this key opens no session")
+            if self.sessions.by_key(key_of(request.headers)) is not None:
+                try:
+                    return await endpoint(request)
+                except Refused as error:
+                    refused = error
+            body = error_body(refused.status, refused.message, None)
+            return Response(body, refused.status, media_type="application/json")
+
+        return keyed
+
+    async def _count(self, request: Request) -> Response:
+        body = await read_body(request.headers, request.receive, self._settings.limits.body_bytes)
+        try:
+            ask = parse_count(body)
+            context = self._settings.chat.open(ask.messages, ask.tools or None)
+        except (BadAsk, ChatError) as error:
+            raise Refused(400, str(error)) from error
+        return Response(count_body(len(context)), media_type="application/json")
+
+    async def _models(self, _: Request) -> Response:
+        return Response(models_body([self._settings.policy.name], self._created), media_type="application/json")
+
+    async def _model(self, request: Request) -> Response:
+        return Response(model_body(request.path_params["name"], self._created), media_type="application/json")
+
+    async def _health(self, _: Request) -> Response:
+        healthy = not self.turns.draining
+        said = {"status": "ok" if healthy else "draining", "policy": self._settings.policy.name}
+        counts = {"sessions": len(self.sessions), "in_flight": self.turns.in_flight, "unwritten": self.journal.waiting}
+        return JSONResponse({**said, **counts, "store_errors": self.journal.failed}, 200 if healthy else 503)
+
+    async def _metrics(self, _: Request) -> Response:
+        self.metrics.sessions.set(len(self.sessions))
+        self.metrics.unwritten.set(self.journal.waiting)
+        self.metrics.store_errors.set(self.journal.failed)
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")

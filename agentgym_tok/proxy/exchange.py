@@ -1,0 +1,291 @@
+"""One request and its answer: drawn, told to the client as far as it listens, and recorded as it was."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from agentgym_tok.chat import ChatFormat, TurnStream, opens_reasoning
+from agentgym_tok.chat.deltas import TextDelta, TurnDelta
+from agentgym_tok.errors import AgentGymTokError, PolicyError, TransientPolicyError
+from agentgym_tok.proxy.attempts import Attempt, Delivery
+from agentgym_tok.proxy.drawing import Drawer
+from agentgym_tok.proxy.session import Answer, Draft, Session
+from agentgym_tok.proxy.stop_cut import StopCut
+from agentgym_tok.proxy.wire import (
+    Choice,
+    Opening,
+    Reply,
+    TokenLogprob,
+    Usage,
+    Wire,
+    WireStream,
+    call_namer,
+    echo,
+    wire_id,
+)
+from agentgym_tok.tokens import Ids, Logprobs, as_ids
+from agentgym_tok.trace import Failure
+from agentgym_tok.types import Completion, Request, Sampling
+
+__all__ = ["Exchange", "Refused", "Send"]
+
+Send: TypeAlias = Callable[[bytes], Awaitable[None]]
+"""Sends a piece of a body; raises where the client is gone."""
+
+
+class Refused(Exception):  # what a client is told, not what went wrong here
+    """Hold what a client is told instead of an answer.
+
+    Args:
+        status: Of HTTP.
+        message: For people.
+        again: Asking again may help.
+    """
+
+    def __init__(self, status: int, message: str, *, again: bool = False) -> None:
+        super().__init__(message)
+        self.status, self.message, self.again = status, message, again
+
+
+class _Choice:
+    """Draw one choice, and tell it.
+
+    Args:
+        exchange: Whose choice it is.
+        index: Its place among the choices.
+    """
+
+    def __init__(self, exchange: "Exchange", index: int) -> None:
+        self._exchange, self._index = exchange, index
+        draft, chat = exchange.draft, exchange.chat
+        context = draft.prepared.context
+        opened = opens_reasoning(chat, context.ids[-64:])
+        self._turn = TurnStream(chat, draft.ask.tools or None, opened=opened)
+        self._cut = StopCut(exchange.sampling.stop)
+        self.count = 0
+        """Ids so far."""
+        self._ids: list[Ids] = []
+        self.completion: Completion | None = None
+        self.error: Exception | None = None
+        self.told_tokens = 0
+        """Ids of which the client was told what they say."""
+        seed = exchange.session.seed(draft, index)
+        self.request = Request(context.ids, exchange.sampling, seed, conversation=exchange.session.head.id)
+
+    def push(self, ids_T: Ids, logprobs_T: Logprobs | None) -> bytes:
+        """Take the next ids; returns what the client is told of them."""
+        self._ids.append(ids_T)
+        self.count += len(ids_T)
+        return self._tell(self._cut.add(self._turn.push(ids_T)), self._logprobs(ids_T, logprobs_T))
+
+    def end(self, completion: Completion) -> bytes:
+        """Take the whole turn; returns what the client is told at its end."""
+        rest_T = completion.ids_T[self.count :]
+        told = b""
+        if len(rest_T):
+            logprobs_T = completion.logprobs_T
+            told = self.push(rest_T, None if logprobs_T is None else logprobs_T[len(logprobs_T) - len(rest_T) :])
+        self.completion = completion
+        told += self._tell(self._cut.add(self._turn.end())) + self._tell(self._cut.end())
+        stream, message = self._exchange.stream, self._turn.message
+        return told + stream.close(completion.finish_reason, self._cut.found, self._index, turn=message)
+
+    def told(self) -> Choice:
+        """Return the choice as the client is told it."""
+        assert self.completion is not None  # it has ended
+        turn = self.completion
+        said, tokens = self._exchange.stream.said(self._index), self._logprobs(turn.ids_T, turn.logprobs_T)
+        return Choice(said, turn.finish_reason, self._cut.found, self._index, tokens)
+
+    def answer(self, failure: Failure | None = None, told_tokens: int | None = None) -> Answer:
+        """Return what is recorded: the whole turn, or as far as it came."""
+        completion = self.completion or self._partial()
+        said = echo(Choice(self._exchange.stream.said(self._index), completion.finish_reason, None, self._index))
+        prefill = self._exchange.draft.prepared.prefill
+        told = replace(said, content=prefill + said.content) if prefill else said
+        return Answer(completion, told, failure, told_tokens)
+
+    def _partial(self) -> Completion:
+        # What its log-probabilities are of is known with the whole turn only; broken ones are never trained.
+        ids_T = as_ids(np.concatenate(self._ids) if self._ids else [])
+        return Completion(ids_T, finish_reason="abort", sampling=self.request.sampling)
+
+    def _tell(self, deltas: Iterable[TurnDelta], logprobs: Sequence[TokenLogprob] = ()) -> bytes:
+        """Write pieces; all the log-probabilities stand on the first one."""
+        stream, told = self._exchange.stream, b""
+        for delta in deltas:
+            told, logprobs = told + stream.add(delta, self._index, logprobs), ()
+        return told + (stream.add(TextDelta(""), self._index, logprobs) if logprobs else b"")
+
+    def _logprobs(self, ids_T: Ids, logprobs_T: Logprobs | None) -> tuple[TokenLogprob, ...]:
+        exchange = self._exchange
+        if not exchange.draft.ask.logprobs or logprobs_T is None:
+            return ()
+        spelled = exchange.chat.token_bytes(ids_T)
+        return tuple(
+            TokenLogprob(exact.decode("utf-8", "replace"), logprob, exact)
+            for exact, logprob in zip(spelled, logprobs_T.tolist(), strict=True)
+        )
+
+
+class Exchange:
+    """Answer one request.
+
+    Args:
+        session: Whose it is.
+        draft: What the engine gets.
+        wire: The client's protocol.
+        drawer: Where turns come from.
+        chat: Tokenizer and template.
+        defaults: Sampling parameters where the client sets none.
+    """
+
+    def __init__(
+        self, session: Session, draft: Draft, wire: Wire, drawer: Drawer, chat: ChatFormat, defaults: Sampling
+    ) -> None:
+        self.session, self.draft, self.chat = session, draft, chat
+        self.sampling = draft.ask.sampling_over(defaults)
+        self.id = wire_id(wire.reply_prefix, session.head.id, draft.number)
+        self.started = time.monotonic()
+        self.first: float | None = None
+        """When the first ids came, on the monotonic clock."""
+        self._wire, self._drawer = wire, drawer
+        opening = Opening(
+            self.id,
+            int(draft.started),
+            draft.ask.model,
+            call_namer(wire.call_prefix, session.head.id, draft.number),
+            len(draft.prepared.context),
+        )
+        self.stream: WireStream = wire.stream(draft.ask, opening)
+        self.choices = [_Choice(self, index) for index in range(draft.ask.n)]
+        self._opened = False
+        self._recorded: list[Attempt] | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens so far."""
+        return Usage(len(self.draft.prepared.context), sum(choice.count for choice in self.choices))
+
+    async def whole(self) -> bytes:
+        """Draw and record the answer; returns its body.
+
+        Raises:
+            Refused: There is none.
+        """
+        try:
+            draws = (self._drawer.whole(choice.request) for choice in self.choices)
+            drawn = await asyncio.gather(*draws, return_exceptions=True)
+        except asyncio.CancelledError:
+            self._break_off()
+            raise
+        self.first = time.monotonic()
+        for choice, answer in zip(self.choices, drawn, strict=True):
+            if isinstance(answer, Completion):
+                choice.end(answer)
+            elif isinstance(answer, Exception):
+                choice.error = answer
+            else:
+                raise answer
+        self._fail_if_any()
+        self._record()
+        reply = Reply(
+            self.id,
+            int(self.draft.started),
+            self.draft.ask.model,
+            tuple(choice.told() for choice in self.choices),
+            self.usage,
+        )
+        return self._wire.reply_body(reply, self.draft.ask)
+
+    async def streamed(self, send: Send) -> None:
+        """Draw, tell and record the answer.
+
+        Raises:
+            Refused: There is none, and the client was told nothing yet; later it is told in the stream.
+        """
+        try:
+            if len(self.choices) == 1:
+                last = await self._tell(self.choices[0], send)
+            else:
+                last = b"".join(await asyncio.gather(*(self._tell(choice, send) for choice in self.choices)))
+            try:
+                self._fail_if_any()
+            except Refused as refused:
+                if not self._opened:
+                    raise
+                await send(self.stream.fail(refused.status, refused.message))
+                return
+        except asyncio.CancelledError:
+            self._break_off()
+            raise
+        self._record()
+        await self._send(send, last + self.stream.end(self.usage))
+
+    async def keep_open(self, send: Send) -> None:
+        """Tell the client that there is still somebody."""
+        await self._send(send, self.stream.ping() if self._opened else b"")
+
+    def delivered(self, delivery: Delivery) -> None:
+        """Note how much of the answer the client got."""
+        if self._recorded:
+            self.session.deliver(self._recorded, delivery)
+
+    async def _tell(self, choice: _Choice, send: Send) -> bytes:
+        """Tell a choice while it is drawn; returns what is to be told last."""
+        try:
+            async with aclosing(self._drawer.pieces(choice.request)) as deltas:
+                async for delta in deltas:
+                    self.first = self.first or time.monotonic()
+                    if delta.completion is not None:
+                        return choice.end(delta.completion)
+                    if told := choice.push(delta.ids_T, delta.logprobs_T):
+                        await self._send(send, told)
+                    choice.told_tokens = choice.count
+        except Exception as error:  # noqa: BLE001  # whatever an engine raises costs this request alone
+            choice.error = error
+        else:
+            choice.error = PolicyError("the turn never ended", where=self._drawer.policy.name)
+        return b""
+
+    async def _send(self, send: Send, told: bytes) -> None:
+        if not self._opened:
+            self._opened, told = True, self.stream.start() + told
+        await send(told)
+
+    def _record(self) -> None:
+        self._recorded = self.session.record(self.draft, [choice.answer() for choice in self.choices], self.id)
+
+    def _break_off(self) -> None:
+        """Record what the client left, as far as it came."""
+        if self._recorded is not None:
+            return
+        failure = Failure("client", "Disconnected", "the client went away")
+        answers = [choice.answer(failure, told_tokens=choice.told_tokens) for choice in self.choices]
+        self._recorded = self.session.record(self.draft, answers)
+        self.session.deliver(self._recorded, "part" if self._opened else "none")
+
+    def _fail_if_any(self) -> None:
+        """Record a request that failed.
+
+        Raises:
+            Refused: One of its choices did.
+        """
+        error = next((choice.error for choice in self.choices if choice.error is not None), None)
+        if error is None:
+            return
+        answers = []
+        for choice in self.choices:
+            failed = choice.error
+            failure = None if failed is None else Failure("policy", type(failed).__name__, str(failed))
+            answers.append(choice.answer(failure, told_tokens=choice.told_tokens))
+        self._recorded = self.session.record(self.draft, answers)
+        self.session.deliver(self._recorded, "part" if self._opened else "none")
+        again = isinstance(error, TransientPolicyError)
+        what = error.what if isinstance(error, AgentGymTokError) else type(error).__name__
+        raise Refused(503 if again else 502, f"the engine failed: {what}", again=again) from error

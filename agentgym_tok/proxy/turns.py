@@ -1,0 +1,250 @@
+"""The endpoints that draw turns: who asks, how much, and what it is told, down to the client that goes away."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from agentgym_tok.chat import ChatFormat
+from agentgym_tok.errors import AgentGymTokError, ChatError, ResetNeeded
+from agentgym_tok.proxy.attempts import Delivery
+from agentgym_tok.proxy.drawing import Drawer
+from agentgym_tok.proxy.exchange import Exchange, Refused
+from agentgym_tok.proxy.journal import Journal
+from agentgym_tok.proxy.limits import Limits
+from agentgym_tok.proxy.metrics import Metrics
+from agentgym_tok.proxy.requests import evidence_of, key_of, read_body
+from agentgym_tok.proxy.session import Session
+from agentgym_tok.proxy.sessions import Sessions, TooMany
+from agentgym_tok.proxy.wire import WIRES, Ask, BadAsk, Wire
+from agentgym_tok.types import Sampling
+
+__all__ = ["Turns"]
+
+_PING_S = 10.0
+_JSON = [(b"content-type", b"application/json")]
+_EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+
+
+class Turns:
+    """Answer requests for turns.
+
+    Args:
+        sessions: Who may ask.
+        drawer: Where turns come from.
+        chat: Tokenizer and template.
+        journal: Writes the trace.
+        metrics: Counts.
+        limits: How much is taken on.
+        defaults: Sampling parameters where a client sets none.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        drawer: Drawer,
+        chat: ChatFormat,
+        journal: Journal,
+        metrics: Metrics,
+        limits: Limits,
+        defaults: Sampling,
+    ) -> None:
+        self.sessions, self.drawer, self.chat = sessions, drawer, chat
+        self.journal, self.metrics, self.limits, self.defaults = journal, metrics, limits, defaults
+        self.in_flight = 0
+        """Requests that are being answered."""
+        self.draining = False
+        """No more requests are taken."""
+
+    def endpoint(self, path: str) -> "_Endpoint":
+        """Return the ASGI application of a protocol's path."""
+        return _Endpoint(self, path, WIRES[path])
+
+
+class _Endpoint:
+    """Answer one protocol's requests."""
+
+    def __init__(self, turns: Turns, path: str, wire: Wire) -> None:
+        self._turns, self._path, self._wire = turns, path, wire
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        turns, answer = self._turns, _Response(send)
+        turns.in_flight += 1
+        turns.metrics.in_flight.set(turns.in_flight)
+        try:
+            await self._answer(Headers(scope=scope), receive, answer)
+        except Refused as refused:
+            await self._refuse(answer, refused)
+        finally:
+            turns.in_flight -= 1
+            turns.metrics.in_flight.set(turns.in_flight)
+            turns.metrics.requests.labels(self._path, str(answer.status)).inc()
+
+    async def _answer(self, headers: Headers, receive: Receive, answer: "_Response") -> None:
+        turns = self._turns
+        if turns.draining:
+            raise Refused(503, "the proxy is going down", again=True)
+        if turns.in_flight > turns.limits.in_flight:
+            turns.metrics.refused.labels("in_flight").inc()
+            raise Refused(429, "too many requests are being answered", again=True)
+        session = self._session(headers)
+        body = await read_body(headers, receive, turns.limits.body_bytes)
+        await turns.journal.room()
+        evidence = evidence_of(self._path, headers, body)
+        try:
+            ask = self._wire.parse(body)
+            self._check(ask)
+            draft = session.prepare(ask, evidence)
+        except BadAsk as error:
+            raise _Wrong(str(error), str(error.where)) from error
+        except ChatError as error:
+            raise _Wrong(f"the chat template refuses the conversation: {error}", "messages") from error
+        except ResetNeeded as error:
+            raise Refused(409, str(error)) from error
+        except AgentGymTokError as error:
+            raise Refused(500, str(error)) from error
+        turns.metrics.edges.labels(draft.edge.kind).inc()
+        if draft.retry:
+            turns.metrics.retries.labels(draft.retry).inc()
+        exchange = Exchange(session, draft, self._wire, turns.drawer, turns.chat, turns.defaults)
+        answer.headers = [(b"x-session-id", session.head.id.encode())]
+        await self._exchange(exchange, receive, answer)
+        turns.sessions.close(session)
+
+    def _session(self, headers: Headers) -> Session:
+        try:
+            session = self._turns.sessions.by_key(key_of(headers), headers.get("x-parent-session-id"))
+        except TooMany as error:
+            self._turns.metrics.refused.labels("sessions").inc()
+            raise Refused(429, str(error), again=True) from error
+        if session is None:
+            raise Refused(401, "this key opens no session")
+        return session
+
+    def _check(self, ask: Ask) -> None:
+        if ask.images:
+            where, fix = "messages", "run the proxy with --mode engine, which passes images on"
+            raise BadAsk("images cannot be turned into ids here", where=where, fix=fix)
+        if ask.n > self._turns.limits.choices:
+            raise BadAsk("too many choices", where="n", got=ask.n, expected=f"up to {self._turns.limits.choices}")
+
+    async def _exchange(self, exchange: Exchange, receive: Receive, answer: "_Response") -> None:
+        """Answer, unless the client goes away or the session ends first."""
+        stream = exchange.draft.ask.stream
+        work = asyncio.ensure_future(self._stream(exchange, answer) if stream else self._whole(exchange, answer))
+        exchange.draft.cancel = work.cancel
+        gone = asyncio.ensure_future(_until_gone(receive))
+        gone.add_done_callback(lambda _: work.cancel())
+        delivery: Delivery = "part"
+        try:
+            await work
+            delivery = "whole" if answer.ended else "part"
+        except asyncio.CancelledError:
+            self._turns.metrics.disconnects.inc()
+            if not work.cancelled():
+                raise
+            if not gone.done():
+                raise Refused(409, "the session has ended, or the request was sent again") from None
+        finally:
+            gone.cancel()
+            exchange.session.drawing.discard(exchange.draft)
+            exchange.delivered(delivery)
+            self._count(exchange)
+
+    async def _whole(self, exchange: Exchange, answer: "_Response") -> None:
+        body = await exchange.whole()
+        await answer.whole(200, body)
+
+    async def _stream(self, exchange: Exchange, answer: "_Response") -> None:
+        pings = asyncio.ensure_future(_ping(lambda: exchange.keep_open(answer.piece), answer))
+        try:
+            await exchange.streamed(answer.piece)
+            await answer.end()
+        finally:
+            pings.cancel()
+
+    def _count(self, exchange: Exchange) -> None:
+        metrics, usage = self._turns.metrics, exchange.usage
+        metrics.tokens.labels("context").inc(usage.prompt)
+        metrics.tokens.labels("turn").inc(usage.completion)
+        if exchange.first is not None:
+            metrics.first_token.observe(exchange.first - exchange.started)
+
+    async def _refuse(self, answer: "_Response", refused: Refused) -> None:
+        if answer.status:
+            await answer.end()
+            return
+        param = refused.param if isinstance(refused, _Wrong) else None
+        again = (b"true", b"1") if refused.again else (b"false", b"")
+        answer.headers.append((b"x-should-retry", again[0]))
+        if refused.again:
+            answer.headers.append((b"retry-after", again[1]))
+        if refused.status == 401:
+            answer.headers.append((b"www-authenticate", b"Bearer"))
+        await answer.whole(refused.status, self._wire.error_body(refused.status, refused.message, param))
+
+
+class _Wrong(Refused):
+    """Hold what is wrong with a request, and in which field."""
+
+    def __init__(self, message: str, param: str) -> None:
+        super().__init__(400, message)
+        self.param = param
+
+
+class _Response:
+    """Send an answer, whole or piece by piece."""
+
+    def __init__(self, send: Send) -> None:
+        self.status = 0
+        """Of the answer; 0 until it has begun."""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.ended = False
+        """All of it was sent."""
+        self.sent = 0.0
+        """When the last piece went out, on the loop's clock."""
+        self._send = send
+
+    async def whole(self, status: int, body: bytes) -> None:
+        """Send all of it."""
+        await self._begin(status, [*_JSON, (b"content-length", str(len(body)).encode())])
+        await self._last(body)
+
+    async def piece(self, body: bytes) -> None:
+        """Send a piece of a stream."""
+        if not self.status:
+            await self._begin(200, _EVENTS)
+        self.sent = asyncio.get_running_loop().time()
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def end(self) -> None:
+        """End a stream."""
+        await self._last(b"")
+
+    async def _last(self, body: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        self.ended = True
+
+    async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *self.headers]})
+
+
+async def _until_gone(receive: Receive) -> None:
+    message: dict[str, Any] = {}
+    while message.get("type") != "http.disconnect":
+        message = dict(await receive())
+
+
+async def _ping(ping: Callable[[], Awaitable[None]], answer: _Response) -> None:
+    """Say something where nothing was said for a while."""
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(ConnectionError):
+        while True:
+            before = answer.sent
+            await asyncio.sleep(_PING_S)
+            if answer.sent == before and loop.time() - before >= _PING_S:
+                await ping()
