@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from agentgym_tok.config import Config
 from agentgym_tok.errors import AgentGymTokError, UnknownName
-from agentgym_tok.proxy.exchange import Refused
+from agentgym_tok.proxy.answering import Refused
 from agentgym_tok.proxy.requests import key_of, read_body
 from agentgym_tok.proxy.sessions import Sessions, TooMany
 from agentgym_tok.trace import Failure, Status

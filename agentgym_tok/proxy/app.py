@@ -12,10 +12,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.errors import ChatError
+from agentgym_tok.errors import ChatError, ConfigError
 from agentgym_tok.proxy.admin import admin_routes, guarded
+from agentgym_tok.proxy.answering import Mode, Refused
 from agentgym_tok.proxy.drawing import Drawer
-from agentgym_tok.proxy.exchange import Refused
+from agentgym_tok.proxy.exchange import TokenMode
 from agentgym_tok.proxy.journal import Journal
 from agentgym_tok.proxy.limits import Limits
 from agentgym_tok.proxy.metrics import Metrics  # says what is missing of the extra
@@ -47,6 +48,7 @@ class Settings:
         any_key: A key that nobody minted opens a session of its own.
         sampling: Parameters where a client sets none.
         limits: How much is taken on.
+        engine_renders: Contexts are the engine's, not made here.
     """
 
     policy: Policy
@@ -58,6 +60,7 @@ class Settings:
     any_key: bool
     sampling: Sampling
     limits: Limits
+    engine_renders: bool = False
 
 
 class Application:
@@ -84,14 +87,14 @@ class Application:
         self.ready: Callable[[], None] = lambda: None
         """Is called once sessions can be opened."""
         self._drawer = Drawer(settings.policy)
-        self.turns = Turns(
-            self.sessions, self._drawer, settings.chat, self.journal, self.metrics, limits, settings.sampling
-        )
+        self.turns = Turns(self.sessions, self._mode(), self.journal, self.metrics, limits)
+        # Of the others no engine tells ids.
+        paths = ("/v1/chat/completions",) if settings.engine_renders else tuple(WIRES)
         self._created = int(time.time())
         metrics = guarded(self._metrics, settings.admin_key) if settings.guard_metrics else self._metrics
         self.asgi = Starlette(
             routes=[
-                *(Route(path, self.turns.endpoint(path), methods=["POST"]) for path in WIRES),
+                *(Route(path, self.turns.endpoint(path), methods=["POST"]) for path in paths),
                 Route("/v1/messages/count_tokens", self._keyed(self._count), methods=["POST"]),
                 Route("/v1/models", self._keyed(self._models), methods=["GET"]),
                 Route("/v1/models/{name:path}", self._keyed(self._model), methods=["GET"]),
@@ -101,6 +104,20 @@ class Application:
             ],
             lifespan=self._lifespan,
         )
+
+    def _mode(self) -> Mode:
+        settings = self._settings
+        if not settings.engine_renders:
+            return TokenMode(self._drawer, settings.chat, settings.sampling)
+        from agentgym_tok.policies.http.vllm import VLLMPolicy  # noqa: PLC0415  # another extra
+        from agentgym_tok.proxy.engine_mode import EngineMode  # noqa: PLC0415
+
+        if not isinstance(settings.policy, VLLMPolicy):
+            got, expected = settings.policy.name, "vllm:URL, whose answers tell ids"
+            raise ConfigError(
+                "this engine cannot render and be recorded", where="--mode engine", got=got, expected=expected
+            )
+        return EngineMode(settings.policy, settings.chat, settings.sampling, settings.store, self.journal)
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:

@@ -7,14 +7,16 @@ bridged behind them. Nothing else is ever taken over: a conversation that says s
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import Any
 
+import numpy as np
+
 from agentgym_tok.chat import ChatFormat, Refusal
 from agentgym_tok.errors import ChatError
-from agentgym_tok.tokens import Context, Span
+from agentgym_tok.tokens import Context, Ids, Root, Span
 from agentgym_tok.trace import Turn
 from agentgym_tok.trace.edges.likeness import squash
 from agentgym_tok.trace.laws import answered
@@ -31,11 +33,13 @@ class Given:
         turn: The turn, as it is logged; whoever finds out later that it was used says so here.
         told: The message that a faithful client sends back.
         reasonings: The reasoning of each answer in its conversation and of its own, as far as the client has it.
+        messages: Of its conversation and it.
     """
 
     turn: Turn
     told: Message
     reasonings: tuple[str | None, ...] = ()
+    messages: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +51,8 @@ class Prepared:
         conversation: All messages of the request, without that beginning of the turn.
         prefill: That beginning; empty where there is none.
         source: The turn whose ids it begins with; None where the conversation was rendered.
-        news: The messages behind the source's answer; the whole conversation where it was rendered.
+        news: The messages behind the source's answer, of which the bridge is made; empty where no bridge is.
+        rendered: The messages that the template makes the context of; empty where it does not.
         reason: Why it was rendered although some turn said the same: a refusal of the bridge, or `ambiguous`.
     """
 
@@ -55,7 +60,8 @@ class Prepared:
     conversation: tuple[Message, ...]
     prefill: str
     source: Given | None
-    news: tuple[Message, ...]
+    news: tuple[Message, ...] = ()
+    rendered: tuple[Message, ...] = ()
     reason: str = ""
 
 
@@ -82,7 +88,7 @@ class Contexts:
             tools: JSON schemas of the request's tools.
         """
         whole = [*conversation, given.told]
-        given.reasonings = _reasonings(whole)
+        given.reasonings, given.messages = _reasonings(whole), len(whole)
         *_, digest = _digests(whole, tools)
         self._given.setdefault(digest, []).append(given)
 
@@ -118,7 +124,42 @@ class Contexts:
             reason = bridged.reason
             break
         opened = self.chat.open(conversation, tools or None)
-        return Prepared(self._begun(opened, prefill), conversation, prefill, None, conversation, reason)
+        context = self._begun(opened, prefill)
+        return Prepared(context, conversation, prefill, None, (), conversation, reason)
+
+    def found(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], ids_T: Ids) -> Prepared:
+        """Return the context that an engine made of a request by itself.
+
+        Args:
+            messages: All messages of the request.
+            tools: JSON schemas of its tools.
+            ids_T: int32 [T], what the engine said that it read.
+        """
+        root = Root(self.chat.fingerprint, self.chat.vocab_size, tuple(tools))
+        source = self._longest(root, ids_T)
+        conversation = tuple(messages)
+        if source is None:
+            made = _makes(lambda: self.chat.open(conversation, tools or None), ids_T)
+            context = Context(root, Span(ids_T, "prompt"))
+            return Prepared(context, conversation, "", None, (), conversation if made else ())
+        before = answered(source.turn)
+        context = before.extend(Span(ids_T[len(before) :], "observation"))
+        news = conversation[source.messages :]
+        made = _makes(lambda: self.chat.bridge(before, news), ids_T)
+        return Prepared(context, conversation, "", source, news if made else ())
+
+    def _longest(self, root: Root, ids_T: Ids) -> Given | None:
+        """Return the turn that ids go on from: the longest one, and of equal ones the newest that was used."""
+        best: tuple[int, bool] | None = None
+        found = None
+        for given in (given for same in self._given.values() for given in same):
+            context, turn_T = given.turn.context, given.turn.completion.ids_T
+            end, rank = len(context) + len(turn_T), (len(context) + len(turn_T), given.turn.used)
+            if end > len(ids_T) or context.root.tools_digest != root.tools_digest or (best and rank < best):
+                continue
+            if np.array_equal(turn_T, ids_T[len(context) : end]) and np.array_equal(context.ids, ids_T[: len(context)]):
+                best, found = rank, given
+        return found
 
     def _begun(self, context: Context, prefill: str) -> Context:
         return context.extend(Span(self.chat.encode(prefill), "forced")) if prefill else context
@@ -138,6 +179,15 @@ def _split_prefill(messages: Sequence[Message]) -> tuple[tuple[Message, ...], st
         got = "calls that nobody answered" if last.tool_calls else "nothing but an answer"
         raise ChatError("there is nothing to answer", where=f"messages[{len(messages) - 1}]", got=got)
     return tuple(messages[:-1]), last.content
+
+
+def _makes(make: Callable[[], Context | Refusal], ids_T: Ids) -> bool:
+    """Tell whether the chat format makes the very ids."""
+    try:
+        made = make()
+    except ChatError:
+        return False
+    return isinstance(made, Context) and np.array_equal(made.ids, ids_T)
 
 
 def _only(found: Sequence[Given]) -> Given | None:

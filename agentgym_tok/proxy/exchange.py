@@ -2,21 +2,25 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TypeAlias
 
 import numpy as np
 
 from agentgym_tok.chat import ChatFormat, TurnStream, opens_reasoning
 from agentgym_tok.chat.deltas import TextDelta, TurnDelta
 from agentgym_tok.errors import AgentGymTokError, PolicyError, TransientPolicyError
+from agentgym_tok.proxy.answering import Refused, Send
 from agentgym_tok.proxy.attempts import Attempt, Delivery
+from agentgym_tok.proxy.drafts import Answer, Draft, Evidence
 from agentgym_tok.proxy.drawing import Drawer
-from agentgym_tok.proxy.session import Answer, Draft, Session
+from agentgym_tok.proxy.drift_names import completion_drift, prompt_drift, words_drift
+from agentgym_tok.proxy.session import Session
 from agentgym_tok.proxy.stop_cut import StopCut
 from agentgym_tok.proxy.wire import (
+    Ask,
+    BadAsk,
     Choice,
     Opening,
     Reply,
@@ -32,24 +36,33 @@ from agentgym_tok.tokens import Ids, Logprobs, as_ids
 from agentgym_tok.trace import Failure
 from agentgym_tok.types import Completion, Request, Sampling
 
-__all__ = ["Exchange", "Refused", "Send"]
-
-Send: TypeAlias = Callable[[bytes], Awaitable[None]]
-"""Sends a piece of a body; raises where the client is gone."""
+__all__ = ["Exchange", "TokenMode"]
 
 
-class Refused(Exception):  # what a client is told, not what went wrong here
-    """Hold what a client is told instead of an answer.
+class TokenMode:
+    """Make contexts here, of ids that go on.
 
     Args:
-        status: Of HTTP.
-        message: For people.
-        again: Asking again may help.
+        drawer: Where turns come from.
+        chat: Tokenizer and template.
+        defaults: Sampling parameters where a client sets none.
     """
 
-    def __init__(self, status: int, message: str, *, again: bool = False) -> None:
-        super().__init__(message)
-        self.status, self.message, self.again = status, message, again
+    def __init__(self, drawer: Drawer, chat: ChatFormat, defaults: Sampling) -> None:
+        self._drawer, self._chat, self._defaults = drawer, chat, defaults
+
+    def begin(self, session: Session, ask: Ask, evidence: Evidence, body: bytes, wire: Wire) -> "Exchange":  # noqa: ARG002
+        """Return what answers a request.
+
+        Raises:
+            BadAsk: It shows images, or names an answer that was never given.
+            ChatError: The template refuses the conversation.
+        """
+        if ask.images:
+            fix = "run the proxy with --mode engine, which passes images on"
+            raise BadAsk("images cannot be turned into ids here", where="messages", fix=fix)
+        draft = session.prepare(ask, evidence)
+        return Exchange(session, draft, wire, self._drawer, self._chat, self._defaults)
 
 
 class _Choice:
@@ -63,7 +76,7 @@ class _Choice:
     def __init__(self, exchange: "Exchange", index: int) -> None:
         self._exchange, self._index = exchange, index
         draft, chat = exchange.draft, exchange.chat
-        context = draft.prepared.context
+        context = draft.context
         opened = opens_reasoning(chat, context.ids[-64:])
         self._turn = TurnStream(chat, draft.ask.tools or None, opened=opened)
         self._cut = StopCut(exchange.sampling.stop)
@@ -72,55 +85,81 @@ class _Choice:
         self._ids: list[Ids] = []
         self.completion: Completion | None = None
         self.error: Exception | None = None
+        self.drift: tuple[str, ...] = ()
+        """Why it cannot be trained."""
         self.told_tokens = 0
         """Ids of which the client was told what they say."""
         seed = exchange.session.seed(draft, index)
         self.request = Request(context.ids, exchange.sampling, seed, conversation=exchange.session.head.id)
 
-    def push(self, ids_T: Ids, logprobs_T: Logprobs | None) -> bytes:
+    def push(self, ids_T: Ids, logprobs_T: Logprobs | None, *, exact: bool = True) -> bytes:
         """Take the next ids; returns what the client is told of them."""
+        said = self._turn.push(ids_T)
         self._ids.append(ids_T)
         self.count += len(ids_T)
-        return self._tell(self._cut.add(self._turn.push(ids_T)), self._logprobs(ids_T, logprobs_T))
+        ids = ids_T.tolist() if exact and self._exchange.draft.ask.token_ids else ()
+        return self._tell(self._cut.add(said), self._logprobs(ids_T, logprobs_T), ids)
 
     def end(self, completion: Completion) -> bytes:
-        """Take the whole turn; returns what the client is told at its end."""
+        """Take the whole turn; returns what the client is told at its end.
+
+        Raises:
+            PolicyError: It does not begin with its pieces, as where a stream loses ids and text stands in for them.
+        """
+        if not np.array_equal(self._pieces_T, completion.ids_T[: self.count]):
+            got = f"{self.count} ids in pieces, {len(completion.ids_T)} in the turn"
+            raise PolicyError("the turn is another one than its pieces", where="the stream", got=got)
         rest_T = completion.ids_T[self.count :]
         told = b""
         if len(rest_T):
             logprobs_T = completion.logprobs_T
-            told = self.push(rest_T, None if logprobs_T is None else logprobs_T[len(logprobs_T) - len(rest_T) :])
+            rest_logprobs_T = None if logprobs_T is None else logprobs_T[len(logprobs_T) - len(rest_T) :]
+            told = self.push(rest_T, rest_logprobs_T, exact=completion.ids_exact)
         self.completion = completion
         told += self._tell(self._cut.add(self._turn.end())) + self._tell(self._cut.end())
         stream, message = self._exchange.stream, self._turn.message
-        return told + stream.close(completion.finish_reason, self._cut.found, self._index, turn=message)
+        self.drift = completion_drift(completion)
+        return told + stream.close(completion.finish_reason, self._cut.found, self._index, message, self.drift)
+
+    def finish(self, completion: Completion) -> None:
+        """Take the whole turn at once; ids that no vocabulary has are an error of the engine."""
+        try:
+            self.end(completion)
+        except AgentGymTokError as error:
+            self.error = error
 
     def told(self) -> Choice:
         """Return the choice as the client is told it."""
         assert self.completion is not None  # it has ended
         turn = self.completion
         said, tokens = self._exchange.stream.said(self._index), self._logprobs(turn.ids_T, turn.logprobs_T)
-        return Choice(said, turn.finish_reason, self._cut.found, self._index, tokens)
+        ids = tuple(turn.ids_T.tolist()) if self._exchange.draft.ask.token_ids and turn.ids_exact else None
+        return Choice(said, turn.finish_reason, self._cut.found, self._index, tokens, ids)
 
     def answer(self, failure: Failure | None = None, told_tokens: int | None = None) -> Answer:
         """Return what is recorded: the whole turn, or as far as it came."""
         completion = self.completion or self._partial()
         said = echo(Choice(self._exchange.stream.said(self._index), completion.finish_reason, None, self._index))
-        prefill = self._exchange.draft.prepared.prefill
+        prefill = self._exchange.draft.prefill
         told = replace(said, content=prefill + said.content) if prefill else said
         return Answer(completion, told, failure, told_tokens)
 
     def _partial(self) -> Completion:
         # What its log-probabilities are of is known with the whole turn only; broken ones are never trained.
-        ids_T = as_ids(np.concatenate(self._ids) if self._ids else [])
-        return Completion(ids_T, finish_reason="abort", sampling=self.request.sampling)
+        return Completion(self._pieces_T, finish_reason="abort", sampling=self.request.sampling)
 
-    def _tell(self, deltas: Iterable[TurnDelta], logprobs: Sequence[TokenLogprob] = ()) -> bytes:
-        """Write pieces; all the log-probabilities stand on the first one."""
+    @property
+    def _pieces_T(self) -> Ids:
+        return as_ids(np.concatenate(self._ids) if self._ids else [])
+
+    def _tell(
+        self, deltas: Iterable[TurnDelta], logprobs: Sequence[TokenLogprob] = (), ids: Sequence[int] = ()
+    ) -> bytes:
+        """Write pieces; all the ids and log-probabilities stand on the first one."""
         stream, told = self._exchange.stream, b""
         for delta in deltas:
-            told, logprobs = told + stream.add(delta, self._index, logprobs), ()
-        return told + (stream.add(TextDelta(""), self._index, logprobs) if logprobs else b"")
+            told, logprobs, ids = told + stream.add(delta, self._index, logprobs, ids), (), ()
+        return told + (stream.add(TextDelta(""), self._index, logprobs, ids) if logprobs or ids else b"")
 
     def _logprobs(self, ids_T: Ids, logprobs_T: Logprobs | None) -> tuple[TokenLogprob, ...]:
         exchange = self._exchange
@@ -155,12 +194,16 @@ class Exchange:
         self.first: float | None = None
         """When the first ids came, on the monotonic clock."""
         self._wire, self._drawer = wire, drawer
+        self._prompt_ids = tuple(draft.context.ids.tolist()) if draft.ask.token_ids else None
+        self._drift = prompt_drift(draft)
         opening = Opening(
             self.id,
             int(draft.started),
             draft.ask.model,
             call_namer(wire.call_prefix, session.head.id, draft.number),
-            len(draft.prepared.context),
+            len(draft.context),
+            prompt_ids=self._prompt_ids,
+            drift=self._drift,
         )
         self.stream: WireStream = wire.stream(draft.ask, opening)
         self.choices = [_Choice(self, index) for index in range(draft.ask.n)]
@@ -170,7 +213,7 @@ class Exchange:
     @property
     def usage(self) -> Usage:
         """The tokens so far."""
-        return Usage(len(self.draft.prepared.context), sum(choice.count for choice in self.choices))
+        return Usage(len(self.draft.context), sum(choice.count for choice in self.choices))
 
     async def whole(self) -> bytes:
         """Draw and record the answer; returns its body.
@@ -187,7 +230,7 @@ class Exchange:
         self.first = time.monotonic()
         for choice, answer in zip(self.choices, drawn, strict=True):
             if isinstance(answer, Completion):
-                choice.end(answer)
+                choice.finish(answer)
             elif isinstance(answer, Exception):
                 choice.error = answer
             else:
@@ -200,6 +243,8 @@ class Exchange:
             self.draft.ask.model,
             tuple(choice.told() for choice in self.choices),
             self.usage,
+            self._prompt_ids,
+            tuple(dict.fromkeys([*self._drift, *(name for choice in self.choices for name in choice.drift)])),
         )
         return self._wire.reply_body(reply, self.draft.ask)
 
@@ -235,6 +280,7 @@ class Exchange:
         """Note how much of the answer the client got."""
         if self._recorded:
             self.session.deliver(self._recorded, delivery)
+            self._recorded = []  # once
 
     async def _tell(self, choice: _Choice, send: Send) -> bytes:
         """Tell a choice while it is drawn; returns what is to be told last."""
@@ -268,7 +314,7 @@ class Exchange:
         failure = Failure("client", "Disconnected", "the client went away")
         answers = [choice.answer(failure, told_tokens=choice.told_tokens) for choice in self.choices]
         self._recorded = self.session.record(self.draft, answers)
-        self.session.deliver(self._recorded, "part" if self._opened else "none")
+        self.delivered("part" if self._opened else "none")
 
     def _fail_if_any(self) -> None:
         """Record a request that failed.
@@ -285,7 +331,8 @@ class Exchange:
             failure = None if failed is None else Failure("policy", type(failed).__name__, str(failed))
             answers.append(choice.answer(failure, told_tokens=choice.told_tokens))
         self._recorded = self.session.record(self.draft, answers)
-        self.session.deliver(self._recorded, "part" if self._opened else "none")
+        self.delivered("part" if self._opened else "none")
         again = isinstance(error, TransientPolicyError)
         what = error.what if isinstance(error, AgentGymTokError) else type(error).__name__
-        raise Refused(503 if again else 502, f"the engine failed: {what}", again=again) from error
+        message, drift = f"the engine failed: {what}", words_drift(what)
+        raise Refused(503 if again else 502, message, again=again, drift=drift) from error

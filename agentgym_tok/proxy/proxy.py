@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import ipaddress
 import secrets
+import signal
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass, field
+from types import FrameType, TracebackType
+from typing import Any, Literal, Self, TypeVar
 
 import uvicorn
 
@@ -25,7 +26,6 @@ from agentgym_tok.types import Policy, Sampling
 __all__ = ["Proxy", "ProxySession"]
 
 _T = TypeVar("_T")
-_START_S = 30.0
 
 
 class Proxy:
@@ -40,6 +40,8 @@ class Proxy:
         store: Where episodes go; stays open.
         host: The address to listen on; others than loopback need an `admin_key`.
         port: The port; 0 takes a free one.
+        mode: `tokens` makes contexts of ids that go on; `engine` lets a vLLM server render, for what no chat format
+            makes ids of, such as images: then only chat completions are served.
         admin_key: What `/admin` asks for; a new one without it.
         any_key: A key that nobody minted opens a session of its own; on loopback only.
         sampling: Parameters where a client sets none.
@@ -59,6 +61,7 @@ class Proxy:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        mode: Literal["tokens", "engine"] = "tokens",
         admin_key: str | None = None,
         any_key: bool = False,
         sampling: Sampling | None = None,
@@ -84,21 +87,21 @@ class Proxy:
             any_key=any_key,
             sampling=sampling or Sampling(max_tokens=4096),
             limits=self._limits,
+            engine_renders=mode == "engine",
         )
         self._app = Application(settings)
         self._socket = _listen(host, port)
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         """Where it listens; what Anthropic's clients take. OpenAI's take `openai_url`."""
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                self._app.asgi,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=int(self._limits.drain_s),
-            )
+        config = uvicorn.Config(
+            self._app.asgi,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(self._limits.drain_s),
         )
+        self._server = _Server(config, self._app)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -193,7 +196,7 @@ class ProxySession:
 
     proxy: Proxy
     session: Session
-    key: str
+    key: str = field(repr=False)
 
     @property
     def id(self) -> str:
@@ -261,6 +264,23 @@ class ProxySession:
     def episode(self) -> Episode:
         """The episode as it stands in the store; whole once the session has ended."""
         return self.proxy._store.episode(self.id)
+
+
+class _Server(uvicorn.Server):
+    """Say that it goes down as soon as a signal says so."""
+
+    def __init__(self, config: uvicorn.Config, app: Application) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002  # uvicorn's own
+        """Take no more requests; a second SIGINT ends the answers too.
+
+        Uvicorn would raise the signal once more when all is done, and the process would not end in good order.
+        """
+        self._app.turns.draining = True
+        self.force_exit |= self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 def _listen(host: str, port: int) -> socket.socket:

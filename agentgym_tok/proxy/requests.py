@@ -7,8 +7,8 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.types import Receive
 
-from agentgym_tok.proxy.exchange import Refused
-from agentgym_tok.proxy.session import Evidence
+from agentgym_tok.proxy.answering import Refused
+from agentgym_tok.proxy.drafts import Evidence
 
 __all__ = ["evidence_of", "key_of", "read_body"]
 

@@ -115,7 +115,12 @@ class Sessions:
     def end(
         self, session: Session, status: Status = "done", success: bool | None = None, failure: Failure | None = None
     ) -> None:
-        """End a session: what is being drawn is broken off, all is written, and its key opens nothing any more."""
+        """End a session: what is being drawn is broken off, all is written, and its key opens nothing any more.
+
+        Sessions of its subagents that are still open are abandoned.
+        """
+        for child in [one for one in self if one.head.parent == session.head.id]:
+            self.end(child, "abandoned")
         for draft in list(session.drawing):
             draft.cancel()
         session.closing = (status, success, failure)

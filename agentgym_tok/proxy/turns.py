@@ -8,11 +8,10 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
-from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import AgentGymTokError, ChatError, ResetNeeded
+from agentgym_tok.proxy.answering import Exchanging, Mode, Refused
 from agentgym_tok.proxy.attempts import Delivery
-from agentgym_tok.proxy.drawing import Drawer
-from agentgym_tok.proxy.exchange import Exchange, Refused
+from agentgym_tok.proxy.drafts import Evidence
 from agentgym_tok.proxy.journal import Journal
 from agentgym_tok.proxy.limits import Limits
 from agentgym_tok.proxy.metrics import Metrics
@@ -20,7 +19,6 @@ from agentgym_tok.proxy.requests import evidence_of, key_of, read_body
 from agentgym_tok.proxy.session import Session
 from agentgym_tok.proxy.sessions import Sessions, TooMany
 from agentgym_tok.proxy.wire import WIRES, Ask, BadAsk, Wire
-from agentgym_tok.types import Sampling
 
 __all__ = ["Turns"]
 
@@ -34,26 +32,22 @@ class Turns:
 
     Args:
         sessions: Who may ask.
-        drawer: Where turns come from.
-        chat: Tokenizer and template.
+        mode: Who makes contexts, and where turns come from.
         journal: Writes the trace.
         metrics: Counts.
         limits: How much is taken on.
-        defaults: Sampling parameters where a client sets none.
     """
 
     def __init__(
         self,
         sessions: Sessions,
-        drawer: Drawer,
-        chat: ChatFormat,
+        mode: Mode,
         journal: Journal,
         metrics: Metrics,
         limits: Limits,
-        defaults: Sampling,
     ) -> None:
-        self.sessions, self.drawer, self.chat = sessions, drawer, chat
-        self.journal, self.metrics, self.limits, self.defaults = journal, metrics, limits, defaults
+        self.sessions, self.mode = sessions, mode
+        self.journal, self.metrics, self.limits = journal, metrics, limits
         self.in_flight = 0
         """Requests that are being answered."""
         self.draining = False
@@ -83,6 +77,26 @@ class _Endpoint:
             turns.metrics.in_flight.set(turns.in_flight)
             turns.metrics.requests.labels(self._path, str(answer.status)).inc()
 
+    def _begin(self, session: Session, body: bytes, evidence: Evidence) -> Exchanging:
+        """Return what answers a request.
+
+        Raises:
+            Refused: Nothing can.
+        """
+        turns = self._turns
+        try:
+            ask = self._wire.parse(body)
+            _check_choices(ask, turns.limits)
+            return turns.mode.begin(session, ask, evidence, body, self._wire)
+        except BadAsk as error:
+            raise _Wrong(str(error), str(error.where)) from error
+        except ChatError as error:
+            raise _Wrong(f"the chat template refuses the conversation: {error}", "messages") from error
+        except ResetNeeded as error:
+            raise Refused(409, str(error)) from error
+        except AgentGymTokError as error:
+            raise Refused(500, str(error)) from error
+
     async def _answer(self, headers: Headers, receive: Receive, answer: "_Response") -> None:
         turns = self._turns
         if turns.draining:
@@ -93,26 +107,9 @@ class _Endpoint:
         session = self._session(headers)
         body = await read_body(headers, receive, turns.limits.body_bytes)
         await turns.journal.room()
-        evidence = evidence_of(self._path, headers, body)
-        try:
-            ask = self._wire.parse(body)
-            self._check(ask)
-            draft = session.prepare(ask, evidence)
-        except BadAsk as error:
-            raise _Wrong(str(error), str(error.where)) from error
-        except ChatError as error:
-            raise _Wrong(f"the chat template refuses the conversation: {error}", "messages") from error
-        except ResetNeeded as error:
-            raise Refused(409, str(error)) from error
-        except AgentGymTokError as error:
-            raise Refused(500, str(error)) from error
-        turns.metrics.edges.labels(draft.edge.kind).inc()
-        if draft.retry:
-            turns.metrics.retries.labels(draft.retry).inc()
-        exchange = Exchange(session, draft, self._wire, turns.drawer, turns.chat, turns.defaults)
+        exchange = self._begin(session, body, evidence_of(self._path, headers, body))
         answer.headers = [(b"x-session-id", session.head.id.encode())]
         await self._exchange(exchange, receive, answer)
-        turns.sessions.close(session)
 
     def _session(self, headers: Headers) -> Session:
         try:
@@ -124,14 +121,7 @@ class _Endpoint:
             raise Refused(401, "this key opens no session")
         return session
 
-    def _check(self, ask: Ask) -> None:
-        if ask.images:
-            where, fix = "messages", "run the proxy with --mode engine, which passes images on"
-            raise BadAsk("images cannot be turned into ids here", where=where, fix=fix)
-        if ask.n > self._turns.limits.choices:
-            raise BadAsk("too many choices", where="n", got=ask.n, expected=f"up to {self._turns.limits.choices}")
-
-    async def _exchange(self, exchange: Exchange, receive: Receive, answer: "_Response") -> None:
+    async def _exchange(self, exchange: Exchanging, receive: Receive, answer: "_Response") -> None:
         """Answer, unless the client goes away or the session ends first."""
         stream = exchange.draft.ask.stream
         work = asyncio.ensure_future(self._stream(exchange, answer) if stream else self._whole(exchange, answer))
@@ -150,15 +140,16 @@ class _Endpoint:
                 raise Refused(409, "the session has ended, or the request was sent again") from None
         finally:
             gone.cancel()
-            exchange.session.drawing.discard(exchange.draft)
+            exchange.session.drop(exchange.draft)
             exchange.delivered(delivery)
+            self._turns.sessions.close(exchange.session)
             self._count(exchange)
 
-    async def _whole(self, exchange: Exchange, answer: "_Response") -> None:
+    async def _whole(self, exchange: Exchanging, answer: "_Response") -> None:
         body = await exchange.whole()
         await answer.whole(200, body)
 
-    async def _stream(self, exchange: Exchange, answer: "_Response") -> None:
+    async def _stream(self, exchange: Exchanging, answer: "_Response") -> None:
         pings = asyncio.ensure_future(_ping(lambda: exchange.keep_open(answer.piece), answer))
         try:
             await exchange.streamed(answer.piece)
@@ -166,8 +157,11 @@ class _Endpoint:
         finally:
             pings.cancel()
 
-    def _count(self, exchange: Exchange) -> None:
-        metrics, usage = self._turns.metrics, exchange.usage
+    def _count(self, exchange: Exchanging) -> None:
+        metrics, usage, draft = self._turns.metrics, exchange.usage, exchange.draft
+        metrics.edges.labels(draft.edge.kind).inc()
+        if draft.retry:
+            metrics.retries.labels(draft.retry).inc()
         metrics.tokens.labels("context").inc(usage.prompt)
         metrics.tokens.labels("turn").inc(usage.completion)
         if exchange.first is not None:
@@ -184,7 +178,7 @@ class _Endpoint:
             answer.headers.append((b"retry-after", again[1]))
         if refused.status == 401:
             answer.headers.append((b"www-authenticate", b"Bearer"))
-        await answer.whole(refused.status, self._wire.error_body(refused.status, refused.message, param))
+        await answer.whole(refused.status, self._wire.error_body(refused.status, refused.message, param, refused.drift))
 
 
 class _Wrong(Refused):
@@ -231,6 +225,11 @@ class _Response:
     async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *self.headers]})
+
+
+def _check_choices(ask: Ask, limits: Limits) -> None:
+    if ask.n > limits.choices:
+        raise BadAsk("too many choices", where="n", got=ask.n, expected=f"up to {limits.choices}")
 
 
 async def _until_gone(receive: Receive) -> None:

@@ -90,7 +90,7 @@ def test_whatever_was_changed_is_rendered_as_the_client_says_it() -> None:
         prepared = contexts.prepare(conversation)
         assert prepared.source is None
         assert np.array_equal(prepared.context.ids, CHAT.open(conversation).ids)
-        assert prepared.news == prepared.conversation == tuple(conversation)
+        assert prepared.rendered == prepared.conversation == tuple(conversation)
     assert contexts.prepare([*start, said, news], TOOLS).source is None
 
 

@@ -155,7 +155,9 @@ class HttpEngine:
             return
         got = f"status {status}: {self._quiet(response.text)[:300]}"
         if status not in _TRANSIENT:
-            raise Refused("the engine refuses the request", where=self.url + path, got=got)
+            refused = Refused("the engine refuses the request", where=self.url + path, got=got)
+            refused.status = status
+            raise refused
         trouble = Transient("the engine failed", where=self.url + path, got=got)
         trouble.wait_s = _retry_after(response.headers.get("retry-after"))
         raise trouble

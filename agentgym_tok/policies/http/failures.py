@@ -18,3 +18,6 @@ class Garbled(Transient):
 
 class Refused(PolicyError):
     """The server understood, and will not: another attempt meets the same."""
+
+    status: int | None = None
+    """Of HTTP."""

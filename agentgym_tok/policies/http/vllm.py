@@ -85,6 +85,21 @@ class VLLMPolicy(HttpPolicy):
             raise
         _LOG.info("%s", self.describe())
 
+    @property
+    def server(self) -> HttpEngine:
+        """The server, for whoever asks it for more than turns."""
+        return self._engine
+
+    @property
+    def model(self) -> str:
+        """The model's name there."""
+        return self._model
+
+    @property
+    def kind(self) -> LogprobKind:
+        """What its log-probabilities are of."""
+        return self._kind
+
     def describe(self) -> str:
         """Say what the server offers, and what is used of it."""
         passed = "".join(f"; not {path}: {why}" for path, why in self._passed.items())

@@ -30,13 +30,14 @@ _TYPES: Final = {
 _STOPS: Final[dict[FinishReason, str]] = {"length": "max_tokens", "truncated": "model_context_window_exceeded"}
 
 
-def error_body(status: int, message: str, param: str | None = None) -> bytes:
+def error_body(status: int, message: str, param: str | None = None, drift: Sequence[str] = ()) -> bytes:
     """Write the body of an answer that is an error.
 
     Args:
         status: Of the answer; SDKs choose their exception by it, and try again at 408, 409, 429 and from 500 on.
         message: What is wrong, for people.
         param: The field that is wrong, for which this protocol has no place.
+        drift: Which this protocol has no place for.
     """
     return json_bytes(_error(status, message))
 
@@ -78,18 +79,26 @@ class Stream:
         usage = _usage(Usage(opening.prompt_tokens, 0, cached=opening.cached_tokens))
         return sse.event({"type": "message_start", "message": _message(opening.id, opening.model, usage)})
 
-    def add(self, delta: TurnDelta, index: int = 0, logprobs: Sequence[TokenLogprob] = ()) -> bytes:
+    def add(
+        self, delta: TurnDelta, index: int = 0, logprobs: Sequence[TokenLogprob] = (), ids: Sequence[int] = ()
+    ) -> bytes:
         """Return the events of a piece; empty where the client is told nothing of it.
 
         Args:
             delta: The piece.
             index: The choice, of which this protocol has one.
             logprobs: Which this protocol does not have.
+            ids: Which this protocol has no place for.
         """
         return b"".join(self._tell(one) for one in self._telling.add(delta))
 
     def close(
-        self, finish: FinishReason, stop: str | None = None, index: int = 0, turn: AssistantMessage | None = None
+        self,
+        finish: FinishReason,
+        stop: str | None = None,
+        index: int = 0,
+        turn: AssistantMessage | None = None,
+        drift: Sequence[str] = (),
     ) -> bytes:
         """Return the events that end the turn's last block.
 
@@ -98,6 +107,7 @@ class Stream:
             stop: The stop string that ended it.
             index: The choice, of which this protocol has one.
             turn: The whole turn, for what no piece of it could tell.
+            drift: Which this protocol has no place for.
         """
         last = b"".join(self._tell(one) for one in self._telling.finish(turn)) + self._close_block()
         self._stop = _stop(finish, stop, self._telling.message())

@@ -52,6 +52,7 @@ class Ask:
         include_usage: A stream ends with the token counts, in protocols that leave the choice.
         logprobs: Answer with each token's log-probability.
         top_logprobs: Likeliest tokens to name at each place.
+        token_ids: Answer with the ids of the context and of each choice, where the protocol has a place for them.
         seed: Of the sampling.
         user: Whom the client asks for.
         metadata: The client's own labels.
@@ -76,6 +77,7 @@ class Ask:
     include_usage: bool = False
     logprobs: bool = False
     top_logprobs: int = 0
+    token_ids: bool = False
     seed: int | None = None
     user: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -113,6 +113,7 @@ class _Body(AskPart):
     stream_options: _StreamOptions | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    return_token_ids: bool | None = None
     seed: int | None = None
     user: str | None = None
     metadata: dict[str, Any] | None = None
@@ -160,6 +161,7 @@ def parse(body: bytes) -> Ask:
         include_usage=bool(asked.stream_options and asked.stream_options.include_usage),
         logprobs=bool(asked.logprobs),
         top_logprobs=asked.top_logprobs or 0,
+        token_ids=bool(asked.return_token_ids),
         seed=asked.seed,
         user=asked.user,
         metadata=asked.metadata or {},

@@ -2,8 +2,9 @@
 
 # ruff: noqa: ARG002 (one shape for all protocols)
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from agentgym_tok.chat.deltas import CallArguments, CallBegun, ReasoningDelta, TextDelta, TurnDelta
 from agentgym_tok.proxy.wire import sse
@@ -15,12 +16,18 @@ from agentgym_tok.types import AssistantMessage, FinishReason
 
 __all__ = ["Stream", "logprob_of", "reply_body"]
 
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
 
 def reply_body(reply: Reply, ask: Ask) -> bytes:
-    """Write a whole answer; reasoning is in `reasoning_content`, where DeepSeek's and vLLM's clients look for it."""
+    """Write a whole answer; reasoning is in `reasoning_content`, where DeepSeek's and vLLM's clients look for it.
+
+    Ids stand where vLLM has them; `drift`, by which clients know what of them is not to be trained, is our own.
+    """
     choices = [_choice(choice, ask) for choice in reply.choices]
     head = {"id": reply.id, "object": "chat.completion", "created": reply.created, "model": reply.model}
-    return json_bytes({**head, "choices": choices, "usage": _usage(reply.usage)})
+    told = _told(reply.prompt_ids, reply.drift)
+    return json_bytes({**head, "choices": choices, "usage": _usage(reply.usage), **told})
 
 
 class Stream:
@@ -39,26 +46,36 @@ class Stream:
             "created": opening.created,
             "model": opening.model,
         }
+        self._first = _told(opening.prompt_ids, opening.drift)
         self._tellings = [Telling(opening.call_id, index) for index in range(ask.n)]
 
     def start(self) -> bytes:
         """Return the chunks before the first piece."""
+        role = {"role": "assistant", "content": ""}
         return b"".join(
-            self._chunk(index, {"role": "assistant", "content": ""}) for index in range(len(self._tellings))
+            self._chunk(index, role, told=_NOTHING if index else self._first) for index in range(len(self._tellings))
         )
 
-    def add(self, delta: TurnDelta, index: int = 0, logprobs: Sequence[TokenLogprob] = ()) -> bytes:
+    def add(
+        self, delta: TurnDelta, index: int = 0, logprobs: Sequence[TokenLogprob] = (), ids: Sequence[int] = ()
+    ) -> bytes:
         """Return the chunks of a piece; empty where the client is told nothing of it.
 
         Args:
             delta: The piece.
             index: The choice that it belongs to.
             logprobs: Of the tokens since the last piece, where the client wants them.
+            ids: Those tokens themselves, where the client wants them.
         """
-        return self._tell(index, list(self._tellings[index].add(delta)), logprobs)
+        return self._tell(index, list(self._tellings[index].add(delta)), logprobs, ids)
 
     def close(
-        self, finish: FinishReason, stop: str | None = None, index: int = 0, turn: AssistantMessage | None = None
+        self,
+        finish: FinishReason,
+        stop: str | None = None,
+        index: int = 0,
+        turn: AssistantMessage | None = None,
+        drift: Sequence[str] = (),
     ) -> bytes:
         """Return the chunks that end a choice.
 
@@ -67,9 +84,11 @@ class Stream:
             stop: The stop string that ended it, which this protocol does not say.
             index: The choice.
             turn: The whole turn, for what no piece of it could tell.
+            drift: Why the choice cannot be trained.
         """
-        last = self._tell(index, list(self._tellings[index].finish(turn)), ())
-        return last + self._chunk(index, {}, finish=_finish(finish, self._tellings[index].message()))
+        last = self._tell(index, list(self._tellings[index].finish(turn)))
+        finished = _finish(finish, self._tellings[index].message())
+        return last + self._chunk(index, {}, finish=finished, told=_told(None, drift))
 
     def end(self, usage: Usage) -> bytes:
         """Return what ends the stream, once all choices are closed."""
@@ -88,19 +107,35 @@ class Stream:
         """Return what the client was told of a choice so far."""
         return self._tellings[index].message()
 
-    def _tell(self, index: int, deltas: list[TurnDelta], logprobs: Sequence[TokenLogprob]) -> bytes:
+    def _tell(
+        self,
+        index: int,
+        deltas: list[TurnDelta],
+        logprobs: Sequence[TokenLogprob] = (),
+        ids: Sequence[int] = (),
+    ) -> bytes:
         said = [document for delta in deltas if (document := _delta(delta)) is not None]
-        if logprobs and not said:
+        if (logprobs or ids) and not said:
             said = [{}]
         # All of them stand on the first chunk of the piece.
-        return b"".join(self._chunk(index, one, () if place else logprobs) for place, one in enumerate(said))
+        first = b"".join(self._chunk(index, one, logprobs, ids) for one in said[:1])
+        return first + b"".join(self._chunk(index, one) for one in said[1:])
 
     def _chunk(
-        self, index: int, delta: dict[str, Any], logprobs: Sequence[TokenLogprob] = (), finish: str | None = None
+        self,
+        index: int,
+        delta: dict[str, Any],
+        logprobs: Sequence[TokenLogprob] = (),
+        ids: Sequence[int] = (),
+        *,
+        finish: str | None = None,
+        told: Mapping[str, Any] = _NOTHING,
     ) -> bytes:
         choice = {"index": index, "delta": delta, "logprobs": _logprobs(logprobs), "finish_reason": finish}
+        if ids:
+            choice["token_ids"] = list(ids)
         usage = {"usage": None} if self._usage_asked else {}
-        return sse.data({**self._head, "choices": [choice], **usage})
+        return sse.data({**self._head, "choices": [choice], **usage, **told})
 
 
 def _delta(delta: TurnDelta) -> dict[str, Any] | None:
@@ -133,7 +168,14 @@ def _choice(choice: Choice, ask: Ask) -> dict[str, Any]:
         "message": message,
         "logprobs": _logprobs(choice.logprobs) if ask.logprobs else None,
         "finish_reason": _finish(choice.finish, said),
+        **({"token_ids": choice.ids} if ask.token_ids else {}),
     }
+
+
+def _told(prompt_ids: Sequence[int] | None, drift: Sequence[str]) -> dict[str, Any]:
+    """Return what stands at the top of an answer about its ids."""
+    told: dict[str, Any] = {} if prompt_ids is None else {"prompt_token_ids": prompt_ids}
+    return told | ({"drift": drift} if drift else {})
 
 
 def _finish(finish: FinishReason, message: AssistantMessage) -> str:

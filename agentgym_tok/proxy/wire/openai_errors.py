@@ -1,5 +1,6 @@
 """Errors as OpenAI's endpoints write them."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from agentgym_tok.proxy.wire.reply import json_bytes
@@ -23,12 +24,13 @@ def error_document(status: int, message: str, param: str | None = None) -> dict[
     return {"message": message, "type": kind, "param": param, "code": code}
 
 
-def error_body(status: int, message: str, param: str | None = None) -> bytes:
+def error_body(status: int, message: str, param: str | None = None, drift: Sequence[str] = ()) -> bytes:
     """Write the body of an answer that is an error.
 
     Args:
         status: Of the answer; SDKs choose their exception by it, and try again at 408, 409, 429 and from 500 on.
         message: What is wrong, for people.
         param: The field that is wrong.
+        drift: What is wrong with the engine's ids, in names that only this library has.
     """
-    return json_bytes({"error": error_document(status, message, param)})
+    return json_bytes({"error": error_document(status, message, param), **({"drift": drift} if drift else {})})

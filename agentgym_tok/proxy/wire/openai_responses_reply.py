@@ -48,13 +48,16 @@ class Stream:
         self._items.event("response.in_progress", response=document)
         return self._items.written()
 
-    def add(self, delta: TurnDelta, index: int = 0, logprobs: Sequence[TokenLogprob] = ()) -> bytes:
+    def add(
+        self, delta: TurnDelta, index: int = 0, logprobs: Sequence[TokenLogprob] = (), ids: Sequence[int] = ()
+    ) -> bytes:
         """Return the events of a piece; empty where the client is told nothing of it.
 
         Args:
             delta: The piece.
             index: The choice, of which this protocol has one.
             logprobs: Of the tokens since the last piece, where the client wants them.
+            ids: Which this protocol has no place for.
         """
         self._items.logprobs.extend(logprobs)
         for one in self._telling.add(delta):
@@ -62,7 +65,12 @@ class Stream:
         return self._items.written()
 
     def close(
-        self, finish: FinishReason, stop: str | None = None, index: int = 0, turn: AssistantMessage | None = None
+        self,
+        finish: FinishReason,
+        stop: str | None = None,
+        index: int = 0,
+        turn: AssistantMessage | None = None,
+        drift: Sequence[str] = (),
     ) -> bytes:
         """Return the events that end the turn.
 
@@ -71,6 +79,7 @@ class Stream:
             stop: The stop string that ended it, which this protocol does not have.
             index: The choice, of which this protocol has one.
             turn: The whole turn, for what no piece of it could tell.
+            drift: Which this protocol has no place for.
         """
         for one in self._telling.finish(turn):
             self._items.add(one)

@@ -69,6 +69,7 @@ class Choice:
         stop: The stop string that ended it, where one did.
         index: Its place among the choices.
         logprobs: Of its tokens, where the client wants them.
+        ids: What was drawn, where the client wants it and the engine told it.
     """
 
     message: AssistantMessage
@@ -76,6 +77,7 @@ class Choice:
     stop: str | None = None
     index: int = 0
     logprobs: tuple[TokenLogprob, ...] = ()
+    ids: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class Reply:
         model: The model's name.
         choices: One for each turn that was asked for.
         usage: Token counts.
+        prompt_ids: The context, where the client wants it.
+        drift: Why the context does not go on from what was drawn before, or why a choice cannot be trained.
     """
 
     id: str
@@ -95,6 +99,8 @@ class Reply:
     model: str
     choices: tuple[Choice, ...]
     usage: Usage
+    prompt_ids: tuple[int, ...] | None = None
+    drift: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +114,8 @@ class Opening:
         call_id: Names the calls whose dialect gives them no id; see `call_namer`.
         prompt_tokens: Of the context.
         cached_tokens: Those of them that the engine still knew.
+        prompt_ids: The context itself, where the client wants it.
+        drift: Why it does not go on from what was drawn before.
     """
 
     id: str
@@ -116,6 +124,8 @@ class Opening:
     call_id: CallId = field(repr=False)
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    prompt_ids: tuple[int, ...] | None = None
+    drift: tuple[str, ...] = ()
 
 
 def wire_id(prefix: str, *parts: str | int) -> str:

@@ -24,12 +24,19 @@ class WireStream(Protocol):
         """Return the events before the first piece."""
         ...
 
-    def add(self, delta: TurnDelta, index: int = 0, logprobs: Sequence[TokenLogprob] = ()) -> bytes:
+    def add(
+        self, delta: TurnDelta, index: int = 0, logprobs: Sequence[TokenLogprob] = (), ids: Sequence[int] = ()
+    ) -> bytes:
         """Return the events of a piece of a choice."""
         ...
 
     def close(
-        self, finish: FinishReason, stop: str | None = None, index: int = 0, turn: AssistantMessage | None = None
+        self,
+        finish: FinishReason,
+        stop: str | None = None,
+        index: int = 0,
+        turn: AssistantMessage | None = None,
+        drift: Sequence[str] = (),
     ) -> bytes:
         """Return the events that end a choice."""
         ...
@@ -51,6 +58,14 @@ class WireStream(Protocol):
         ...
 
 
+class ErrorBody(Protocol):
+    """Write the body of an answer that is an error."""
+
+    def __call__(self, status: int, message: str, param: str | None = None, drift: Sequence[str] = ()) -> bytes:
+        """Return it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Wire:
     """Speak one protocol.
@@ -61,7 +76,7 @@ class Wire:
         parse: Reads a request's body; raises `BadAsk`.
         reply_body: Writes a whole answer.
         stream: Writes one piece by piece.
-        error_body: Writes the body of an error from its status, its message and the field.
+        error_body: Writes the body of an error from its status, its message, the field and the names of drift.
     """
 
     reply_prefix: str
@@ -69,7 +84,7 @@ class Wire:
     parse: Callable[[bytes], Ask]
     reply_body: Callable[[Reply, Ask], bytes]
     stream: Callable[[Ask, Opening], WireStream]
-    error_body: Callable[[int, str, str | None], bytes]
+    error_body: ErrorBody
 
 
 WIRES: Final[Mapping[str, Wire]] = MappingProxyType(
