@@ -10,6 +10,8 @@ STOCK_LOCK := requirements/stock.txt
 STOCK := $(CACHE)/stock-$(shell sha256sum $(STOCK_LOCK) | cut -c1-16)
 CLIENTS_LOCK := requirements/clients.txt
 CLIENTS := $(CACHE)/clients-$(shell sha256sum $(CLIENTS_LOCK) | cut -c1-16)
+TRAINERS_LOCK := requirements/trainers.txt
+TRAINERS := $(CACHE)/trainers-$(shell sha256sum $(TRAINERS_LOCK) | cut -c1-16)
 RENDERERS_LOCK := requirements/renderers.txt
 RENDERERS := $(CACHE)/renderers-$(shell sha256sum $(RENDERERS_LOCK) | cut -c1-16)
 VLLM_LOCK := requirements/vllm.txt
@@ -21,8 +23,8 @@ TRL := $(CACHE)/trl-1.16.0
 # The chat templates that models ship, for the tests of template families.
 export AGENTGYM_TOK_TRL ?= $(TRL)/trl/chat_templates
 
-.PHONY: demo test check lint types wheel stock renderers clients vllm templates \
-	test-stock test-engine test-engines test-renderers test-clients test-deep test-gpu bench clean
+.PHONY: demo test check lint types wheel stock renderers clients trainers vllm templates \
+	test-stock test-engine test-engines test-renderers test-clients test-trainers test-deep test-gpu bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/demo.py
@@ -82,6 +84,17 @@ $(CLIENTS)/.done:
 	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check -r $(CLIENTS_LOCK)
 	touch $@
 
+# Losses of other trainers, beside ours.
+test-trainers: $(VENV)/.dev trainers
+	PYTHONPATH=$(TRAINERS) $(BIN)/python -m pytest -m deep tests/learner/losses
+
+trainers: $(TRAINERS)/.done
+
+$(TRAINERS)/.done: | $(VENV)/.dev
+	rm -rf $(TRAINERS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(TRAINERS) -r $(TRAINERS_LOCK)
+	touch $@
+
 # An engine in the tests' own process has to be imported from its environment.
 IN_VLLM = PYTHONPATH=$(CURDIR) VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind \
 	$(VLLM)/bin/python -m pytest -p no:cacheprovider
@@ -120,6 +133,7 @@ test-deep: $(VENV)/.dev templates stock
 	$(MAKE) --no-print-directory test-stock
 	$(MAKE) --no-print-directory test-renderers
 	$(MAKE) --no-print-directory test-clients
+	$(MAKE) --no-print-directory test-trainers
 	$(MAKE) --no-print-directory test-engines
 
 test-gpu: $(VENV)/.dev

@@ -121,6 +121,7 @@ def facts_of(draft: Draft, answer: Answer) -> dict[str, Any]:
         "ignored": list(ask.ignored),
         "tool_choice": ask.tool_name or ask.tool_choice if ask.tool_choice != "auto" else "",
         "replaced": ask.replaced or None,
+        "images": [image.sha256 for image in ask.images],
         "rendered": draft.prepared.reason if draft.prepared is not None else "",
         "retry": draft.retry,
         "told_tokens": answer.told_tokens,

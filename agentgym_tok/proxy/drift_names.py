@@ -1,4 +1,4 @@
-"""What a client is told of drift, by the names of `drift.DRIFT_CLASSES`: where a prompt left what was drawn, and why."""
+"""What a client is told of drift, by the names of `drift.DRIFT_CLASSES`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -20,7 +20,7 @@ _EDGES: Final[Mapping[EdgeKind, str]] = {
 """Edges by which a conversation leaves earlier ids. All others go on, begin a new one, or ask once more."""
 
 _EDITS: Final = frozenset({"", "assistant_message"})
-"""Reasons why a conversation was rendered that lie in what the client says: no answer of this session, or others too."""
+"""Reasons why a conversation was rendered that lie in the conversation itself, and the edge knows."""
 
 _REFUSALS: Final[Mapping[str, str]] = {"ambiguous": "other", "other_opener": "stop_token"}
 """Why a conversation was rendered although it goes on; every other refusal of the bridge is the template's."""

@@ -106,7 +106,7 @@ class _Choice:
         Raises:
             PolicyError: It does not begin with its pieces, as where a stream loses ids and text stands in for them.
         """
-        if not np.array_equal(self._pieces_T, completion.ids_T[: self.count]):
+        if not np.array_equal(self._pieces(), completion.ids_T[: self.count]):
             got = f"{self.count} ids in pieces, {len(completion.ids_T)} in the turn"
             raise PolicyError("the turn is another one than its pieces", where="the stream", got=got)
         rest_T = completion.ids_T[self.count :]
@@ -146,10 +146,9 @@ class _Choice:
 
     def _partial(self) -> Completion:
         # What its log-probabilities are of is known with the whole turn only; broken ones are never trained.
-        return Completion(self._pieces_T, finish_reason="abort", sampling=self.request.sampling)
+        return Completion(self._pieces(), finish_reason="abort", sampling=self.request.sampling)
 
-    @property
-    def _pieces_T(self) -> Ids:
+    def _pieces(self) -> Ids:
         return as_ids(np.concatenate(self._ids) if self._ids else [])
 
     def _tell(

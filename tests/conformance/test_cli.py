@@ -60,6 +60,12 @@ def test_a_foreign_gateway_is_played_by_its_url(models: dict[str, Model], capsys
     assert capsys.readouterr().out.splitlines()[-1].startswith(f"{played} cases: ")
 
 
+def test_the_proxy_is_played_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--gateway", "proxy", "--model", "tiny-chatml", "--model", "tiny-phi3", "--case", "1", "--case", "17"]
+    assert cli.main(asked) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("2 cases: 2 prevented")
+
+
 def test_a_gateway_that_is_not_there_is_status_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,12 +77,16 @@ def test_chat_renders_messages_and_tells_ids_where_vllm_does(
     assert tokens == [f"token_id:{index}" for index in model.sample(HEARD.pieces)]
 
 
-def test_the_token_route_does_not_repeat_the_prompt(client: requests.Session, engine: FakeEngine) -> None:
-    engine.put_on(HEARD)
+def test_the_token_route_does_not_repeat_the_prompt(client: requests.Session, models: dict[str, Model]) -> None:
     body = {"model": "tiny-chatml", "token_ids": [5, 6], "sampling_params": {"logprobs": 1, "max_tokens": 9}}
-    reply = post(client, engine, "/inference/v1/generate", body)
+    with FakeEngine(list(models.values()), scale_out=True) as engine:
+        engine.put_on(HEARD)
+        reply = post(client, engine, "/inference/v1/generate", body)
+        events = stream(client, engine, "/inference/v1/generate", body)
     choice = reply["choices"][0]
     assert reply["prompt_token_ids"] is None
+    assert [index for event in events for index in event["choices"][0]["token_ids"]] == choice["token_ids"]
+    assert ["weight_versions" in event["choices"][0] for event in events] == [False] * (len(events) - 1) + [True]
     assert [entry["token_id"] for entry in choice["logprobs"]["content"]] == choice["token_ids"]
     assert choice["weight_versions"] == [{"version": "default", "start": 0, "end": len(choice["token_ids"])}]
 
@@ -172,6 +176,7 @@ def test_stop_strings_leave_the_text_and_stay_in_the_ids(
         ("/v1/completions", {"model": "other", "prompt": [1]}, 404),
         ("/v1/completions", {"model": "tiny-chatml", "prompt": [10**6]}, 400),
         ("/v1/nothing", {}, 404),
+        ("/inference/v1/generate", {"model": "tiny-chatml", "token_ids": [5]}, 403),
         ("/v1/chat/completions", {"model": "tiny-chatml"}, 500),
     ],
 )

@@ -86,6 +86,9 @@ def text_for_control(model: Model, ids: list[int]) -> list[int]:
         ("33", 2, prompt(lambda _, ids: ids[:3]), "the engine never saw 'Tuesday'"),
         ("1", 2, lambda _, turn: replace(turn, calls=[]), "nothing arrived at the engine"),
         ("1", 2, told(status=400, error="no"), "HTTP 400: no"),
+        ("1", 2, told(status=502, error="no", drift=("retokenised",)), "HTTP 502: no"),
+        ("30", 2, told(status=502, error="no", drift=()), "HTTP 502: no"),
+        ("30", 2, told(status=502, error="no", drift=("whitespace",)), "HTTP 502: no"),
     ],
 )
 def test_what_is_spoilt_fails(
@@ -114,6 +117,16 @@ def test_a_declared_break_is_reported_and_not_prevented(
     taken[1] = replace(spoilt, received=replace(spoilt.received, drift=("retokenised",)))
     outcome = judge(models[case.model], case, taken)
     assert (outcome.verdict, outcome.detail) == ("reported", "step 2: retokenised")
+
+
+def test_an_answer_of_a_broken_engine_that_is_refused_by_name_is_reported(
+    good: Callable[[Case], list[Taken]], models: dict[str, Model]
+) -> None:
+    case = of("30")
+    taken = good(case)
+    taken[1] = told(status=502, error="no", drift=("retokenised",))(models[case.model], taken[1])
+    outcome = judge(models[case.model], case, taken)
+    assert (outcome.verdict, outcome.detail) == ("reported", "step 2: refused as retokenised")
 
 
 def test_an_engine_fault_that_only_a_record_shows_is_not_applicable_without_one(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="the extra torch is not installed")
-pytest.importorskip("httpx2", reason="the extra engines is not installed")
+pytest.importorskip("aiohttp", reason="the extra engines is not installed")
 
 from played import TOLERANCE, TURNS, WORLDS, play, prove
 from vllm_server import Server, eventually, metric, serving

@@ -11,6 +11,7 @@ from agentgym_tok.proxy.contexts import Prepared
 from agentgym_tok.proxy.drafts import Draft, Evidence
 from agentgym_tok.proxy.drift_names import completion_drift, prompt_drift, words_drift
 from agentgym_tok.proxy.wire import Ask
+from agentgym_tok.tokens import as_ids
 from agentgym_tok.trace import Edge, EdgeKind
 from agentgym_tok.types import Completion, Message
 
@@ -33,7 +34,9 @@ def named(
     """Name the drift of a prompt whose conversation came from turn 0 in this way."""
     prepared = Prepared(CHAT.open(EDITED), messages, "", None, reason=reason)
     edge = Edge(kind, 0, 1, place=None if kind == "continuation" else place)
-    return prompt_drift(Draft(Ask(protocol="openai_chat", model="m", messages=messages), Evidence(b""), 1, None, "", "", prepared, edge))
+    return prompt_drift(
+        Draft(Ask(protocol="openai_chat", model="m", messages=messages), Evidence(b""), 1, None, "", "", prepared, edge)
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,7 @@ def test_what_keeps_all_ids_or_holds_no_answer_is_no_drift() -> None:
 
 
 def said(note: str = "", **fields: Any) -> Completion:
-    return Completion([1], ids_exact=not note, note=note, **fields)
+    return Completion(as_ids([1]), ids_exact=not note, note=note, **fields)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 import asyncio
 import email.utils
+import functools
 import json
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from agentgym_tok.errors import ConfigError, MissingExtra
@@ -14,11 +16,13 @@ from agentgym_tok.policies.http.loop_thread import LoopThread
 from agentgym_tok.policies.http.retry_budget import RetryBudget
 
 try:
-    import httpx2
+    # aiohttp, since a proxy asks hundreds of times a second, and httpx's pool looks at every idle connection each time.
+    import aiohttp
     import stamina
+    import yarl
 except ImportError as error:
     raise MissingExtra(
-        "engines behind HTTP need httpx2 and stamina", where="policies", fix='pip install "agentgym-tok[engines]"'
+        "engines behind HTTP need aiohttp and stamina", where="policies", fix='pip install "agentgym-tok[engines]"'
     ) from error
 
 __all__ = ["API_KEY", "HttpEngine"]
@@ -49,23 +53,20 @@ class HttpEngine:
 
     def __init__(self, url: str, *, concurrency: int = 64, timeout_s: float = 600.0, attempts: int = 4) -> None:
         try:
-            parsed = httpx2.URL(url)
-        except httpx2.InvalidURL as error:
+            parsed = yarl.URL(url)
+            port = parsed.port
+        except ValueError as error:
             raise _no_url(str(error)) from None
-        if parsed.scheme not in {"http", "https"} or not parsed.host or parsed.userinfo:
-            raise _no_url("credentials in it" if parsed.userinfo else repr(url))
+        if parsed.scheme not in {"http", "https"} or not parsed.host or port is None or parsed.user or parsed.password:
+            raise _no_url("credentials in it" if parsed.user or parsed.password else repr(url))
         self.url = str(parsed).rstrip("/")
         self.budget = RetryBudget()
         self._timeout_s = timeout_s
         self._attempts = attempts
         self._key = os.environ.get(API_KEY, "")
-        self._client = httpx2.AsyncClient(
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            # Who finds no free connection waits for one, so that this bounds the requests in flight.
-            limits=httpx2.Limits(max_connections=concurrency, max_keepalive_connections=concurrency),
-            timeout=httpx2.Timeout(None, connect=10.0),
-        )
-        self.loop = LoopThread(f"engine {self.url}", self._client.aclose)
+        self._concurrency = concurrency
+        self._sessions: list[aiohttp.ClientSession] = []
+        self.loop = LoopThread(f"engine {self.url}", functools.partial(_close_all, self._sessions))
 
     def close(self) -> None:
         """Cancel what is in flight and close all connections."""
@@ -78,13 +79,15 @@ class HttpEngine:
             Transient: There is no whole answer.
             Refused: The answer is no.
         """
-        method, url = ("GET", self.url + path) if body is None else ("POST", self.url + path)
+        method = "GET" if body is None else "POST"
+        data = None if body is None else json.dumps(body).encode()
         try:
-            response = await self._client.request(method, url, json=body)
-        except httpx2.HTTPError as error:
+            async with self._session().request(method, self.url + path, data=data, allow_redirects=False) as response:
+                content = await response.read()
+        except (aiohttp.ClientError, OSError) as error:
             raise self._broken(path, error) from error
-        self._check(path, response)
-        return self._json(path, response.content)
+        self._check(path, response, content)
+        return self._json(path, content)
 
     async def events(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
         """Yield the JSON of each event of a stream up to its `[DONE]`.
@@ -96,16 +99,34 @@ class HttpEngine:
             Refused: The answer is no.
         """
         try:
-            async with self._client.stream("POST", self.url + path, json=body) as response:
-                if response.status_code != 200:
-                    await response.aread()
-                    self._check(path, response)
-                async for event in httpx2.EventSource(response, max_event_size=None):
-                    if event.data == "[DONE]":
-                        return
-                    yield self._json(path, event.data)
-        except httpx2.HTTPError as error:
+            async with self._session().post(
+                self.url + path, data=json.dumps(body).encode(), allow_redirects=False
+            ) as response:
+                if response.status != 200:
+                    self._check(path, response, await response.read())
+                async with aclosing(_event_data(response.content)) as events:
+                    async for data in events:
+                        if data == b"[DONE]":
+                            return
+                        yield self._json(path, data)
+        except (aiohttp.ClientError, OSError) as error:
             raise self._broken(path, error) from error
+
+    def _session(self) -> aiohttp.ClientSession:
+        """Return the connections, which belong to the loop that first asks."""
+        if not self._sessions:
+            headers = {"Content-Type": "application/json"}
+            if self._key:
+                headers["Authorization"] = f"Bearer {self._key}"
+            session = aiohttp.ClientSession(
+                headers=headers,
+                # Who finds no free connection waits for one, so that this bounds the requests in flight.
+                connector=aiohttp.TCPConnector(limit=self._concurrency),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+            self._sessions.append(session)
+        return self._sessions[0]
 
     async def retrying(self, attempt: Callable[[], Awaitable[_T]], deadline: float | None = None) -> _T:
         """Return what an attempt returns, and make another one where it was `Transient` and the budget allows it.
@@ -140,6 +161,8 @@ class HttpEngine:
             wait_jitter=_FIRST_WAIT_S,
         )
         try:
+            if time.time() >= end:
+                raise TimeoutError  # before a connection that is open already has sent it
             async with asyncio.timeout(end - time.time()):
                 async for one in tries:
                     with one:
@@ -149,11 +172,11 @@ class HttpEngine:
             raise Transient("the engine gave no answer in time", where=self.url, got=got) from None
         raise AssertionError("the last attempt raises")
 
-    def _check(self, path: str, response: "httpx2.Response") -> None:
-        status = response.status_code
+    def _check(self, path: str, response: aiohttp.ClientResponse, content: bytes) -> None:
+        status = response.status
         if status == 200:
             return
-        got = f"status {status}: {self._quiet(response.text)[:300]}"
+        got = f"status {status}: {self._quiet(content.decode('utf-8', 'replace'))[:300]}"
         if status not in _TRANSIENT:
             refused = Refused("the engine refuses the request", where=self.url + path, got=got)
             refused.status = status
@@ -175,6 +198,25 @@ class HttpEngine:
 
     def _quiet(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
+
+
+async def _close_all(sessions: "list[aiohttp.ClientSession]") -> None:
+    for session in sessions:
+        await session.close()
+
+
+async def _event_data(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
+    """Yield the data of each server-sent event, however the stream is cut into pieces."""
+    held, lines = b"", list[bytes]()
+    async for piece in content.iter_any():
+        *whole, held = (held + piece).split(b"\n")
+        for line in whole:
+            name, _, value = line.rstrip(b"\r").partition(b":")
+            if name == b"data":
+                lines.append(value.removeprefix(b" "))
+            elif not name and lines and not line.startswith(b":"):
+                yield b"\n".join(lines)
+                lines.clear()
 
 
 def _no_url(got: str) -> ConfigError:

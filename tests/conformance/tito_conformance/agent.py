@@ -121,10 +121,19 @@ def _post(url: str, body: dict[str, Any], headers: dict[str, str]) -> Received:
         except requests.RequestException as error:
             return Received(0, error=f"{type(error).__name__}: {error}")
     if response.status_code != 200:
-        return Received(response.status_code, error=response.text[:200])
+        return Received(response.status_code, drift=_declared(_json(response)), error=response.text[:200])
     if response.headers.get("content-type", "").startswith("text/event-stream"):
         return _joined(_events(response.content.decode("utf-8")))
     return _read(response.json())
+
+
+def _json(response: requests.Response) -> dict[str, Any]:
+    """Return an error's body; empty where it is no JSON object."""
+    try:
+        body = response.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
 
 
 def _read(reply: Mapping[str, Any]) -> Received:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -55,14 +56,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.write(f"{built(name).save(asked.write_models)}\n")
         return 0
     if asked.gateway is None:
-        parser.error("name a gateway: --gateway URL, exact, naive or none")
+        parser.error("name a gateway: --gateway URL, exact, naive, proxy or none")
     cases = [case for case in CASES if not asked.case or case.number in asked.case]
     if not cases:
         parser.error(f"no such case; there are {', '.join(case.number for case in CASES)}")
     models = _models(asked.tokenizers, asked.model)
     if not models:
         parser.error(f"no such model; there are {', '.join(_models(asked.tokenizers, None))}")
-    with FakeEngine(list(models.values()), asked.engine_port) as engine, _gateway(asked.gateway, engine, models) as url:
+    with (
+        FakeEngine(list(models.values()), asked.engine_port, scale_out=asked.scale_out) as engine,
+        _gateway(asked.gateway, engine, models) as url,
+    ):
         if not _reached(url):
             sys.stderr.write(f"nothing listens at {url}; the engine for it is {engine.url}\n")
             return 1
@@ -77,9 +81,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--gateway",
         metavar="URL",
-        help="its base, such as http://127.0.0.1:8000/v1; or exact, naive, none (no gateway)",
+        help="its base, such as http://127.0.0.1:8000/v1; or exact, naive, proxy, none (no gateway)",
     )
     parser.add_argument("--engine-port", type=int, default=0, metavar="P", help="port of the engine behind the gateway")
+    parser.add_argument("--scale-out", action="store_true", help="the engine offers /inference/v1/generate too")
     parser.add_argument("--write-models", type=Path, metavar="FOLDER", help="write the models' files, and end")
     parser.add_argument(
         "--tokenizers", type=Path, metavar="FOLDER", help="real ones: folders qwen2_5, qwen3, deepseek_v3"
@@ -102,6 +107,14 @@ def _models(folder: Path | None, names: Sequence[str] | None) -> dict[str, Model
 def _gateway(named: str, engine: FakeEngine, models: Mapping[str, Model]) -> Iterator[str]:
     if named == "none":
         yield f"{engine.url}/v1"
+    elif named == "proxy":
+        from tito_conformance.gateways.proxy import ProxyGateway  # needs the extra `serve`
+
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            ProxyGateway(engine.url, list(models.values()), Path(folder)) as proxy,
+        ):
+            yield proxy.url
     elif named in _SHIPPED:
         with _SHIPPED[named](engine.url, list(models.values())) as gateway:
             yield gateway.url

@@ -1,7 +1,7 @@
 """A fake engine: it samples what the script says, tells every call apart, and errs where the script wants it to.
 
 It speaks what vLLM speaks: completions of text or ids, chat completions, and the token route, each with token ids,
-log-probabilities and (but for the last) streams. A mistake is made on the routes on which real engines make it, so that
+log-probabilities and streams. A mistake is made on the routes on which real engines make it, so that
 a gateway can also prevent one by its choice of route.
 """
 
@@ -12,7 +12,15 @@ from typing import Any, Self
 
 from tito_conformance.models import Model
 from tito_conformance.rendering import as_engines_read
-from tito_conformance.replies import Sampled, chat_events, chat_reply, completion_events, completion_reply, token_reply
+from tito_conformance.replies import (
+    Sampled,
+    chat_events,
+    chat_reply,
+    completion_events,
+    completion_reply,
+    token_events,
+    token_reply,
+)
 from tito_conformance.script import Reply
 from tito_conformance.server import Answer, Asked, JsonServer
 
@@ -42,15 +50,18 @@ class FakeEngine:
     Args:
         models: What it serves.
         port: 0 lets the system choose.
+        scale_out: Offer the token route, as vLLM does only where it is told to.
 
     Attributes:
         url: Where it listens.
         calls: Calls for turns since the reply was put on.
     """
 
-    def __init__(self, models: Sequence[Model], port: int = 0) -> None:
+    def __init__(self, models: Sequence[Model], port: int = 0, *, scale_out: bool = False) -> None:
         self._models = {model.name: model for model in models}
-        self._reply = Reply(())
+        self._scale_out = scale_out
+        # A gateway may draw a token before it serves.
+        self._reply = Reply(("a",), "length")
         self.calls: list[Call] = []
         self._routes: Mapping[str, Callable[[Asked, Model], Answer]] = {
             "/tokenize": self._tokenize,
@@ -83,6 +94,8 @@ class FakeEngine:
             return Answer({})
         if asked.path == "/v1/models":
             return Answer({"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]})
+        if asked.path == "/inference/v1/generate" and not self._scale_out:
+            return Answer.error(403, "start with --enable-scale-out")
         route = self._routes.get(asked.path)
         if route is None:
             return Answer.error(404, f"no route {asked.path}")
@@ -124,8 +137,11 @@ class FakeEngine:
         return Answer(completion_reply(sampled, body))
 
     def _generate(self, asked: Asked, model: Model) -> Answer:
-        sent = asked.body["token_ids"]
-        return Answer(token_reply(self._sample(asked, model, sent, sent), asked.body["sampling_params"]))
+        body = asked.body
+        sampled = self._sample(asked, model, body["token_ids"], body["token_ids"])
+        if body.get("stream"):
+            return Answer(events=token_events(sampled, body["sampling_params"]))
+        return Answer(token_reply(sampled, body["sampling_params"]))
 
     def _sample(self, asked: Asked, model: Model, sent: list[int] | None, prompt: list[int]) -> Sampled:
         reply = self._reply

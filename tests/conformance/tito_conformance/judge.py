@@ -63,10 +63,14 @@ def judge(model: Model, case: Case, taken: Sequence[Taken]) -> Outcome:
     excused: set[str] = set()
     tells = any(turn.received.ids is not None for turn in taken)
     for number, turn in enumerate(taken, 1):
+        told = set(turn.received.drift)
         if turn.received.error or not turn.calls:
+            if turn.calls and turn.step.reply.fault and told & set(case.classes):
+                # To whom the engine's answer is none, the conversation ends here.
+                reported.append(f"step {number}: refused as {', '.join(sorted(told))}")
+                break
             said = turn.received.error or "nothing arrived at the engine"
             return Outcome("failed", f"step {number}: HTTP {turn.received.status}: {said}")
-        told = set(turn.received.drift)
         declared = (told | excused) & set(case.classes)
         faults = [*_prompt_faults(model, turn, past), *_record_faults(model, turn, tells=tells)]
         if turn.step.edited and not declared:

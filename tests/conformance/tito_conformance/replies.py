@@ -11,7 +11,18 @@ from tito_conformance.messages import to_openai
 from tito_conformance.models import Model
 from tito_conformance.script import Reply
 
-__all__ = ["Sampled", "chat_events", "chat_reply", "completion_events", "completion_reply", "logprob_of", "token_reply"]
+__all__ = [
+    "Sampled",
+    "chat_events",
+    "chat_reply",
+    "completion_events",
+    "completion_reply",
+    "logprob_of",
+    "token_events",
+    "token_reply",
+]
+
+_TOKENS = {"request_id": "generate-tokens-1", "prompt_token_ids": None, "output_mode": "tokens"}
 
 SENTINEL = -9999.0
 """What vLLM writes where a log-probability is missing."""
@@ -83,10 +94,19 @@ class Sampled:
         return message if message.keys() > {"role", "content"} else {**message, "content": self.text}
 
     def head(self, body: Mapping[str, Any], kind: str) -> dict[str, Any]:
-        """Return what every response begins with."""
-        usage = {"prompt_tokens": len(self.prompt), "completion_tokens": len(self.ids)}
-        usage["total_tokens"] = sum(usage.values())
-        return {"id": f"{kind}-1", "object": kind, "created": 0, "model": body.get("model"), "usage": usage}
+        """Return what every response and every event begins with."""
+        return {"id": f"{kind}-1", "object": kind, "created": 0, "model": body.get("model")}
+
+    @property
+    def usage(self) -> dict[str, int]:
+        """Token counts."""
+        prompt, completion = len(self.prompt), len(self.ids)
+        return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+    def counted(self, body: Mapping[str, Any], head: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the event of the token counts, where a stream is asked for it."""
+        if (body.get("stream_options") or {}).get("include_usage"):
+            yield {**head, "choices": [], "usage": self.usage}
 
     def end(self) -> dict[str, Any]:
         """Return why the turn ended."""
@@ -112,7 +132,7 @@ class Sampled:
 def chat_reply(sampled: Sampled, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a turn as `/v1/chat/completions` does."""
     choice = {"index": 0, "message": sampled.message(body), "logprobs": sampled.told_logprobs(body), **sampled.end()}
-    reply = {**sampled.head(body, "chat.completion"), "choices": [choice]}
+    reply = {**sampled.head(body, "chat.completion"), "choices": [choice], "usage": sampled.usage}
     if body.get("return_token_ids"):
         choice["token_ids"] = sampled.told_ids
         reply["prompt_token_ids"] = [*sampled.prompt]
@@ -138,6 +158,7 @@ def chat_events(sampled: Sampled, body: Mapping[str, Any]) -> Iterator[dict[str,
     if "tool_calls" in delta:
         delta["tool_calls"] = [{"index": place, **call} for place, call in enumerate(delta["tool_calls"])]
     yield {**head, "choices": [{"index": 0, "delta": delta, **sampled.end()}]}
+    yield from sampled.counted(body, head)
 
 
 def completion_reply(sampled: Sampled, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,7 +168,7 @@ def completion_reply(sampled: Sampled, body: Mapping[str, Any]) -> dict[str, Any
         choice["logprobs"] = {"token_logprobs": sampled.logprobs}
     if body.get("return_token_ids"):
         choice["token_ids"], choice["prompt_token_ids"] = sampled.told_ids, [*sampled.prompt]
-    return {**sampled.head(body, "text_completion"), "choices": [choice]}
+    return {**sampled.head(body, "text_completion"), "choices": [choice], "usage": sampled.usage}
 
 
 def completion_events(sampled: Sampled, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -162,16 +183,33 @@ def completion_events(sampled: Sampled, body: Mapping[str, Any]) -> Iterator[dic
             choice |= {"prompt_token_ids": [*sampled.prompt]} if place == 0 else {}
         yield {**head, "choices": [choice]}
     yield {**head, "choices": [{"index": 0, "text": "", "logprobs": None, **sampled.end()}]}
+    yield from sampled.counted(body, head)
 
 
 def token_reply(sampled: Sampled, sampling: Mapping[str, Any]) -> dict[str, Any]:
     """Return a turn as `/inference/v1/generate` does: ids only, and the prompt's are not repeated."""
-    choice: dict[str, Any] = {"index": 0, "token_ids": sampled.told_ids, "logprobs": None, **sampled.end()}
-    if sampling.get("logprobs") is not None:
-        pairs = zip([*sampled.ids, -1], sampled.logprobs, strict=False)
-        choice["logprobs"] = {"content": [{"token_id": index, "logprob": value} for index, value in pairs]}
+    choice = {"index": 0, "token_ids": sampled.told_ids, "logprobs": _named(sampled, sampling), **sampled.end()}
     choice["weight_versions"] = [{"version": "default", "start": 0, "end": len(sampled.ids)}]
-    return {"request_id": "generate-tokens-1", "prompt_token_ids": None, "output_mode": "tokens", "choices": [choice]}
+    return {**_TOKENS, "choices": [choice]}
+
+
+def token_events(sampled: Sampled, sampling: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a turn as `/inference/v1/generate` streams it; only the last event says which weights drew it."""
+    whole = token_reply(sampled, sampling)["choices"][0]
+    told, entries = sampled.told_ids, (whole["logprobs"] or {"content": []})["content"]
+    for place in range(max(len(told or ()), len(entries))):
+        choice: dict[str, Any] = {"index": 0, "token_ids": told and told[place : place + 1], "finish_reason": None}
+        choice["logprobs"] = {"content": entries[place : place + 1]} if entries else None
+        yield {**_TOKENS, "choices": [choice]}
+    yield {**_TOKENS, "choices": [{**whole, "token_ids": [], "logprobs": None}]}
+
+
+def _named(sampled: Sampled, sampling: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return log-probabilities in the shape of the token route."""
+    if sampling.get("logprobs") is None:
+        return None
+    pairs = zip([*sampled.ids, -1], sampled.logprobs, strict=False)
+    return {"content": [{"token_id": index, "logprob": value} for index, value in pairs]}
 
 
 def _pieces(sampled: Sampled) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("httpx2", reason="the extra engines is not installed")
+pytest.importorskip("aiohttp", reason="the extra engines is not installed")
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "doctor"))
 

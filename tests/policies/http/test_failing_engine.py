@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("httpx2", reason="the extra engines is not installed")
+pytest.importorskip("aiohttp", reason="the extra engines is not installed")
 
-import httpx2
+import aiohttp
 from fake_vllm import CHAT, COMPLETIONS, FAILURES, GENERATE, HANGING, SWAPPED, TWISTS
 
 from agentgym_tok import ChatFormat, Completion, Request, Sampling
@@ -92,18 +92,18 @@ def make_env() -> ALFWorldEnv:
 @pytest.fixture
 def closed_door(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refuse connections where the engine is away for a while."""
-    send = httpx2.AsyncHTTPTransport.handle_async_request
+    send = aiohttp.ClientSession._request
 
-    async def sent(transport: Any, request: Any) -> Any:
-        if request.method == "POST":
-            body = json.loads(request.content)
+    async def sent(session: Any, method: str, url: Any, **given: Any) -> Any:
+        if method == "POST":
+            body = json.loads(given["data"])
             seed = body.get("sampling_params", body).get("seed")
             if seed is not None and fake.fault(seed, fake.tries[seed]) == "refused":
                 fake.tries[seed] += 1
-                raise httpx2.ConnectError("All connection attempts failed", request=request)
-        return await send(transport, request)
+                raise aiohttp.ClientConnectionError("Cannot connect to host")
+        return await send(session, method, url, **given)
 
-    monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", sent)
+    monkeypatch.setattr(aiohttp.ClientSession, "_request", sent)
 
 
 @pytest.mark.usefixtures("at_once", "closed_door")

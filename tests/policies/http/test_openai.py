@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("httpx2", reason="the extra engines is not installed")
+pytest.importorskip("aiohttp", reason="the extra engines is not installed")
 
 from starlette.applications import Starlette
 from starlette.requests import Request as Call

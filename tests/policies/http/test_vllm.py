@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("httpx2", reason="the extra engines is not installed")
+pytest.importorskip("aiohttp", reason="the extra engines is not installed")
 
 from fake_vllm import CHAT, COMPLETIONS, GENERATE, TRANSIENT
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
-pytest.importorskip("httpx2", reason="the extra engines is not installed")
+pytest.importorskip("aiohttp", reason="the extra engines is not installed")
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 
 from fake_vllm import COMPLETIONS, GENERATE, FakeVLLM  # noqa: E402
