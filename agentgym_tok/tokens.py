@@ -65,9 +65,8 @@ def as_ids(ids: ArrayLike, *, where: str = "ids", vocab_size: int | None = None)
         raise InvalidIds("ids must have one dimension", where=where, got=got, expected="shape (T,)", fix="pass one row")
     if array.size == 0:
         return _EMPTY
-    low, high = int(array.min()), int(array.max())
     top = 2**31 if vocab_size is None else vocab_size
-    if low < 0 or high >= top:
+    if _out_of_range(array, top):
         index = int(np.argmax((array < 0) | (array >= top)))
         raise InvalidIds(
             "an id is outside the vocabulary",
@@ -80,6 +79,12 @@ def as_ids(ids: ArrayLike, *, where: str = "ids", vocab_size: int | None = None)
         array = np.array(array, dtype=np.int32)
         array.flags.writeable = False
     return array
+
+
+def _out_of_range(array: NDArray[Any], top: int) -> bool:
+    if array.dtype == np.int32:
+        return bool(array.view(np.uint32).max() >= top)  # one look for both ends: negative ids are above 2**31
+    return int(array.min()) < 0 or int(array.max()) >= top
 
 
 def _is_frozen(array: NDArray[Any]) -> bool:

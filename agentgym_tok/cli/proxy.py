@@ -1,5 +1,6 @@
 """`agentgym-tok proxy --policy POLICY --out RUN`: record unmodified agents, token by token."""
 
+import gc
 import os
 import sys
 import time
@@ -70,6 +71,10 @@ def run(options: Options) -> int:
             limits=options.limits,
             source=options.source,
         )
+        # What was loaded stays, and need not be looked at again while agents wait.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
         proxy.run(lambda: _greet(proxy.url, proxy.admin_key, options, folder))
     print(f"agentgym-tok trace verify {folder}")
     return 0

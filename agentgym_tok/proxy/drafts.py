@@ -10,7 +10,7 @@ from agentgym_tok.proxy.contexts import Prepared
 from agentgym_tok.proxy.wire import Ask
 from agentgym_tok.tokens import Context
 from agentgym_tok.trace import Edge, Failure
-from agentgym_tok.types import Completion, Message
+from agentgym_tok.types import AssistantMessage, Completion, Message
 
 __all__ = ["Answer", "Draft", "Evidence", "facts_of"]
 
@@ -99,12 +99,14 @@ class Answer:
         told: What the client is told.
         failure: Why there is no turn.
         told_tokens: Ids of which the client saw what they say; None where it was to get all.
+        said: The turn, read; None where nobody read it.
     """
 
     completion: Completion
     told: Message
     failure: Failure | None = None
     told_tokens: int | None = None
+    said: AssistantMessage | None = None
 
 
 def facts_of(draft: Draft, answer: Answer) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Self
 
-from agentgym_tok.policies.asker import Asker
+from agentgym_tok.policies.asker import Answer, Asker
 from agentgym_tok.policies.base import BasePolicy
-from agentgym_tok.types import Completion, Delta, Policy, Request
+from agentgym_tok.types import Delta, Policy, Request
 
 __all__ = ["Drawer"]
 
@@ -36,16 +36,9 @@ class Drawer:
     ) -> None:
         await self._asker.__aexit__(kind, error, at)
 
-    async def whole(self, request: Request) -> Completion:
-        """Return a turn.
-
-        Raises:
-            PolicyError: There is none.
-        """
-        answer = await self._asker.ask(request)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    async def ask(self, request: Request) -> Answer:
+        """Return a turn, or why there is none."""
+        return await self._asker.ask(request)
 
     async def pieces(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Yield a turn piece by piece; the last piece holds the whole of it.
@@ -54,7 +47,9 @@ class Drawer:
             PolicyError: There is none, or it broke off.
         """
         if not self._streams:
-            turn = await self.whole(request)
+            turn = await self.ask(request)
+            if isinstance(turn, Exception):
+                raise turn
             yield Delta(turn.ids_T, turn.logprobs_T, turn)
             return
         async with aclosing(self.policy.stream(request)) as deltas:  # type: ignore[type-var]

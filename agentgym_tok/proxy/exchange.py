@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -30,11 +31,12 @@ from agentgym_tok.proxy.wire import (
     WireStream,
     call_namer,
     echo,
+    pieces_of,
     wire_id,
 )
 from agentgym_tok.tokens import Ids, Logprobs, as_ids
 from agentgym_tok.trace import Failure
-from agentgym_tok.types import Completion, Request, Sampling
+from agentgym_tok.types import AssistantMessage, Completion, Request, Sampling
 
 __all__ = ["Exchange", "TokenMode"]
 
@@ -77,13 +79,14 @@ class _Choice:
         self._exchange, self._index = exchange, index
         draft, chat = exchange.draft, exchange.chat
         context = draft.context
-        opened = opens_reasoning(chat, context.ids[-64:])
-        self._turn = TurnStream(chat, draft.ask.tools or None, opened=opened)
+        self._tools = draft.ask.tools or None
+        self._in_reasoning = opens_reasoning(chat, context.ids[-64:])
         self._cut = StopCut(exchange.sampling.stop)
         self.count = 0
         """Ids so far."""
         self._ids: list[Ids] = []
         self.completion: Completion | None = None
+        self._said: AssistantMessage | None = None
         self.error: Exception | None = None
         self.drift: tuple[str, ...] = ()
         """Why it cannot be trained."""
@@ -91,6 +94,10 @@ class _Choice:
         """Ids of which the client was told what they say."""
         seed = exchange.session.seed(draft, index)
         self.request = Request(context.ids, exchange.sampling, seed, conversation=exchange.session.head.id)
+
+    @cached_property
+    def _turn(self) -> TurnStream:
+        return TurnStream(self._exchange.chat, self._tools, opened=self._in_reasoning)
 
     def push(self, ids_T: Ids, logprobs_T: Logprobs | None, *, exact: bool = True) -> bytes:
         """Take the next ids; returns what the client is told of them."""
@@ -115,18 +122,26 @@ class _Choice:
             logprobs_T = completion.logprobs_T
             rest_logprobs_T = None if logprobs_T is None else logprobs_T[len(logprobs_T) - len(rest_T) :]
             told = self.push(rest_T, rest_logprobs_T, exact=completion.ids_exact)
-        self.completion = completion
-        told += self._tell(self._cut.add(self._turn.end())) + self._tell(self._cut.end())
-        stream, message = self._exchange.stream, self._turn.message
-        self.drift = completion_drift(completion)
-        return told + stream.close(completion.finish_reason, self._cut.found, self._index, message, self.drift)
+        told += self._tell(self._cut.add(self._turn.end()))
+        return told + self._close(completion, self._turn.message)
 
     def finish(self, completion: Completion) -> None:
         """Take the whole turn at once; ids that no vocabulary has are an error of the engine."""
         try:
-            self.end(completion)
+            message = self._exchange.chat.parse(completion.ids_T, self._tools, opened=self._in_reasoning)
         except AgentGymTokError as error:
             self.error = error
+            return
+        self._ids, self.count = [completion.ids_T], len(completion.ids_T)
+        self._tell(self._cut.add(list(pieces_of(message))))
+        self._close(completion, message)
+
+    def _close(self, completion: Completion, message: AssistantMessage | None) -> bytes:
+        """Take the end; returns what the client is told last."""
+        self.completion, self._said = completion, message
+        self.drift = completion_drift(completion)
+        told, stream = self._tell(self._cut.end()), self._exchange.stream
+        return told + stream.close(completion.finish_reason, self._cut.found, self._index, message, self.drift)
 
     def told(self) -> Choice:
         """Return the choice as the client is told it."""
@@ -142,7 +157,7 @@ class _Choice:
         said = echo(Choice(self._exchange.stream.said(self._index), completion.finish_reason, None, self._index))
         prefill = self._exchange.draft.prefill
         told = replace(said, content=prefill + said.content) if prefill else said
-        return Answer(completion, told, failure, told_tokens)
+        return Answer(completion, told, failure, told_tokens, self._said)
 
     def _partial(self) -> Completion:
         # What its log-probabilities are of is known with the whole turn only; broken ones are never trained.
@@ -221,8 +236,7 @@ class Exchange:
             Refused: There is none.
         """
         try:
-            draws = (self._drawer.whole(choice.request) for choice in self.choices)
-            drawn = await asyncio.gather(*draws, return_exceptions=True)
+            drawn = await self._drawn()
         except asyncio.CancelledError:
             self._break_off()
             raise
@@ -230,10 +244,8 @@ class Exchange:
         for choice, answer in zip(self.choices, drawn, strict=True):
             if isinstance(answer, Completion):
                 choice.finish(answer)
-            elif isinstance(answer, Exception):
-                choice.error = answer
             else:
-                raise answer
+                choice.error = answer
         self._fail_if_any()
         self._record()
         reply = Reply(
@@ -280,6 +292,10 @@ class Exchange:
         if self._recorded:
             self.session.deliver(self._recorded, delivery)
             self._recorded = []  # once
+
+    async def _drawn(self) -> list[Completion | Exception]:
+        draws = [self._drawer.ask(choice.request) for choice in self.choices]
+        return [await draws[0]] if len(draws) == 1 else await asyncio.gather(*draws)
 
     async def _tell(self, choice: _Choice, send: Send) -> bytes:
         """Tell a choice while it is drawn; returns what is to be told last."""

@@ -26,6 +26,8 @@ from agentgym_tok.types import Policy, Sampling
 __all__ = ["Proxy", "ProxySession"]
 
 _T = TypeVar("_T")
+_KEEP_ALIVE_S = 75
+"""Agents think, and tools run, between two requests of one connection."""
 
 
 class Proxy:
@@ -99,6 +101,8 @@ class Proxy:
             log_level="warning",
             access_log=False,
             server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=int(self._limits.drain_s),
         )
         self._server = _Server(config, self._app)

@@ -143,7 +143,7 @@ class Session:
             attempt = Attempt(given, len(answers))
             turns.attempts.append(attempt)
             recorded.append(attempt)
-            self._lineage.add(given.turn)
+            self._lineage.add(given.turn, answer.said)
             if attempt.is_turn:
                 self._contexts.add(draft.conversation, given, draft.ask.tools)
         self._waiting.refresh(turns)

@@ -185,11 +185,12 @@ class Lineage:
             raise TraceError("there is no such turn", where="Lineage", got=index, expected=f"below {len(self)}")
         return (*known.system, *(entry.message for entry in known.body()))
 
-    def add(self, turn: Turn) -> None:
+    def add(self, turn: Turn, said: AssistantMessage | None = None) -> None:
         """Take in the next turn, or the next attempt at the last one.
 
         Args:
             turn: With its edge; `messages` as a trace holds them.
+            said: Its answer, where somebody has read it.
 
         Raises:
             TraceError: It is out of order, or its edge comes from no turn that is known.
@@ -199,7 +200,7 @@ class Lineage:
             got, expected = f"turn {turn.index}", f"turn {len(self._steps)}, or another attempt at the one before"
             raise TraceError("a turn is out of order", where="Lineage", got=got, expected=expected)
         self.check(turn.context)
-        said = self.parse(turn.completion.ids_T, turn.context.root.tools or None)
+        said = said or self.parse(turn.completion.ids_T, turn.context.root.tools or None)
         source = None if turn.edge.source is None else self._steps.get(turn.edge.source)
         if turn.edge.source == turn.index:
             first = self._first[turn.index]
