@@ -12,6 +12,8 @@ CLIENTS_LOCK := requirements/clients.txt
 CLIENTS := $(CACHE)/clients-$(shell sha256sum $(CLIENTS_LOCK) | cut -c1-16)
 TRAINERS_LOCK := requirements/trainers.txt
 TRAINERS := $(CACHE)/trainers-$(shell sha256sum $(TRAINERS_LOCK) | cut -c1-16)
+# A terminal agent from npm. Its version stands in the same file, whose hash names the folder of both.
+CODEX := $(shell grep -o '@openai/codex@.*' $(CLIENTS_LOCK))
 RENDERERS_LOCK := requirements/renderers.txt
 RENDERERS := $(CACHE)/renderers-$(shell sha256sum $(RENDERERS_LOCK) | cut -c1-16)
 VLLM_LOCK := requirements/vllm.txt
@@ -72,9 +74,10 @@ $(RENDERERS)/.done:
 	$(RENDERERS)/bin/python -m pip install --quiet --disable-pip-version-check -r $(RENDERERS_LOCK)
 	touch $@
 
-# The packages that read what the proxy answers.
-test-clients: clients
-	PYTHONPATH=$(CURDIR) $(CLIENTS)/bin/python -m pytest -m deep -p no:cacheprovider tests/proxy/wire/test_clients.py
+# The packages that read what the proxy answers, and agents that nobody here wrote running through it.
+test-clients: clients templates
+	PYTHONPATH=$(CURDIR) $(CLIENTS)/bin/python -m pytest -m deep -p no:cacheprovider tests/proxy/wire/test_clients.py \
+		tests/proxy/clients
 
 clients: $(CLIENTS)/.done
 
@@ -82,11 +85,14 @@ $(CLIENTS)/.done:
 	rm -rf $(CLIENTS)
 	$(PYTHON) -m venv $(CLIENTS)
 	$(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check -r $(CLIENTS_LOCK)
+	if command -v npm; then npm install --silent --no-audit --no-fund --prefix $(CLIENTS)/npm $(CODEX); \
+		else echo "no npm: the tests of $(CODEX) are skipped"; fi
 	touch $@
 
-# Losses of other trainers, beside ours.
-test-trainers: $(VENV)/.dev trainers
+# Losses of other trainers beside ours, and our rows as their own classes take them.
+test-trainers: $(VENV)/.dev trainers templates
 	PYTHONPATH=$(TRAINERS) $(BIN)/python -m pytest -m deep tests/learner/losses
+	AGENTGYM_TOK_TRAINERS=$(TRAINERS) $(BIN)/python -m pytest -m deep tests/learner/adapters
 
 trainers: $(TRAINERS)/.done
 

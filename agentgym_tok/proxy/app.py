@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from agentgym_tok.proxy.journal import Journal
 from agentgym_tok.proxy.limits import Limits
 from agentgym_tok.proxy.metrics import Metrics  # says what is missing of the extra
 from agentgym_tok.proxy.requests import key_of, read_body
+from agentgym_tok.proxy.session import Session
 from agentgym_tok.proxy.sessions import Sessions
 from agentgym_tok.proxy.turns import Turns
 from agentgym_tok.proxy.wire import WIRES, BadAsk
@@ -31,6 +33,7 @@ from agentgym_tok.types import Policy, Sampling
 
 __all__ = ["Application", "Settings"]
 
+_Keyed: TypeAlias = Callable[[Request, Session], Awaitable[Response]]
 _REAP_S = 1.0
 
 
@@ -138,16 +141,17 @@ class Application:
             await asyncio.sleep(_REAP_S)
             self.sessions.reap()
 
-    def _keyed(self, endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    def _keyed(self, endpoint: _Keyed) -> Callable[[Request], Awaitable[Response]]:
         """Let only those in who have a session."""
 
         async def keyed(request: Request) -> Response:
             spoken = "/v1/messages" if "anthropic-version" in request.headers else "/v1/chat/completions"
             error_body = WIRES[spoken].error_body
             refused = Refused(401, "this key opens no session")
-            if self.sessions.by_key(key_of(request.headers)) is not None:
+            session = self.sessions.by_key(key_of(request.headers))
+            if session is not None:
                 try:
-                    return await endpoint(request)
+                    return await endpoint(request, session)
                 except Refused as error:
                     refused = error
             body = error_body(refused.status, refused.message, None)
@@ -155,19 +159,18 @@ class Application:
 
         return keyed
 
-    async def _count(self, request: Request) -> Response:
+    async def _count(self, request: Request, session: Session) -> Response:
         body = await read_body(request.headers, request.receive, self._settings.limits.body_bytes)
         try:
-            ask = parse_count(body)
-            context = self._settings.chat.open(ask.messages, ask.tools or None)
+            count = session.count(parse_count(body))
         except (BadAsk, ChatError) as error:
             raise Refused(400, str(error)) from error
-        return Response(count_body(len(context)), media_type="application/json")
+        return Response(count_body(count), media_type="application/json")
 
-    async def _models(self, _: Request) -> Response:
+    async def _models(self, _: Request, __: Session) -> Response:
         return Response(models_body([self._settings.policy.name], self._created), media_type="application/json")
 
-    async def _model(self, request: Request) -> Response:
+    async def _model(self, request: Request, _: Session) -> Response:
         return Response(model_body(request.path_params["name"], self._created), media_type="application/json")
 
     async def _health(self, _: Request) -> Response:

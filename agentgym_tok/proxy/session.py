@@ -108,6 +108,14 @@ class Session:
         """
         self._fit(draft, self._contexts.found(draft.ask.messages, draft.ask.tools, ids_T))
 
+    def count(self, ask: Ask) -> int:
+        """Return how many ids the engine would get for a request.
+
+        Raises:
+            ChatError: The template refuses the conversation.
+        """
+        return len(self._contexts.prepare(ask.messages, ask.tools).context)
+
     def drop(self, draft: Draft) -> None:
         """Forget a turn that was never asked for."""
         self.drawing.discard(draft)
@@ -116,7 +124,7 @@ class Session:
         self._waiting.note_taken(prepared)
         if draft.again is None:
             self._waiting.settle(alone=self.drawing <= {draft})
-        draft.prepared, draft.edge = prepared, self._edge(draft, prepared)
+        draft.prepared, draft.edge = prepared, self._edge(prepared)
 
     def seed(self, draft: Draft, choice: int) -> int:
         """Return the seed of a choice: the client's own, or one that follows from the session's."""
@@ -137,20 +145,27 @@ class Session:
         """
         self.drawing.discard(draft)
         turns = self._waiting.place(draft)
-        recorded = []
-        for choice, answer in enumerate(answers):
-            given = Given(self._turn(draft, turns, answer, choice), answer.told)
-            attempt = Attempt(given, len(answers))
-            turns.attempts.append(attempt)
-            recorded.append(attempt)
-            self._lineage.add(given.turn, answer.said)
-            if attempt.is_turn:
-                self._contexts.add(draft.conversation, given, draft.ask.tools)
+        try:
+            recorded = [self._add(draft, turns, answer, choice, len(answers)) for choice, answer in enumerate(answers)]
+        except Exception as error:
+            # What cannot be recorded must not be gone on from, and what was recorded before it must still be written.
+            self._waiting.withdraw(turns)
+            self._break(error)
+            raise
         self._waiting.refresh(turns)
         if draft.ask.protocol == "openai_responses" and len(answers) == 1:
             self._responses[reply_id] = (*draft.ask.messages[draft.ask.lead :], answers[0].told)
         self._flush()
         return recorded
+
+    def _add(self, draft: Draft, turns: Attempts, answer: Answer, choice: int, choices: int) -> Attempt:
+        given = Given(self._turn(draft, turns, answer, choice), answer.told)
+        attempt = Attempt(given, choices)
+        self._lineage.add(given.turn, answer.said)
+        turns.attempts.append(attempt)
+        if attempt.is_turn:
+            self._contexts.add(draft.conversation, given, draft.ask.tools)
+        return attempt
 
     def deliver(self, recorded: Sequence[Attempt], delivery: Delivery) -> None:
         """Say how much of an answer the client got."""
@@ -217,14 +232,16 @@ class Session:
                 return named, ""
         return named, "asked for again, after the first answer had been counted"
 
-    def _edge(self, draft: Draft, prepared: Prepared) -> Edge:
-        again = draft.again
-        if again is not None:
-            return Edge("retry", again.index, again.index, draft.retry, declared=draft.retry != "same_body")
+    def _edge(self, prepared: Prepared) -> Edge:
+        """Return how a context came about, for a turn of its own; another attempt at a turn is a retry of that."""
         edge = classify(self._lineage, prepared.context, prepared.conversation).edge
         if edge.kind == "continuation" and prepared.source is None:
             # Rendered, to the very ids: a bridge from the messages need not give them, the rendering does.
             edge = replace(edge, kind="rerender", reason=_joined(prepared.reason, "the same ids", edge.reason))
+        elif edge.kind == "retry" and prepared.source is not None:
+            # It was asked before, and goes on from where that went on from: this says which messages made it.
+            source, reason = prepared.source.turn.index, f"asked before as turn {edge.source}"
+            edge = Edge("continuation", source, len(self._lineage), reason, declared=False)
         elif prepared.reason and edge.source is not None:
             edge = replace(edge, reason=_joined(prepared.reason, edge.reason))
         return edge
@@ -234,7 +251,8 @@ class Session:
         attempt, context = len(turns.attempts), draft.context
         edge = replace(draft.edge, target=turns.index)
         if attempt:
-            edge = Edge("retry", turns.index, turns.index, draft.retry or "another choice", declared=bool(draft.retry))
+            declared = draft.retry not in {"", "same_body"}
+            edge = Edge("retry", turns.index, turns.index, draft.retry or "another choice", declared=declared)
         return Turn(
             episode=self.head.id,
             index=turns.index,

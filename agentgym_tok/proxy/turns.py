@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from agentgym_tok.proxy.wire import WIRES, Ask, BadAsk, Wire
 
 __all__ = ["Turns"]
 
+_LOG = logging.getLogger(__name__)
 _PING_S = 10.0
 _JSON = [(b"content-type", b"application/json")]
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
@@ -72,6 +74,9 @@ class _Endpoint:
             await self._answer(Headers(scope=scope), receive, answer)
         except Refused as refused:
             await self._refuse(answer, refused)
+        except Exception:  # noqa: BLE001  # one request that fails is not the end of the others
+            _LOG.exception("a request to %s failed in the proxy itself", self._path)
+            await self._refuse(answer, Refused(500, "the proxy failed; its log says why"))
         finally:
             turns.in_flight -= 1
             turns.metrics.in_flight.set(turns.in_flight)

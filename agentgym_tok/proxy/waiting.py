@@ -57,6 +57,11 @@ class Waiting:
         self._turns.append(turns)
         return turns
 
+    def withdraw(self, turns: Attempts) -> None:
+        """Take a place back of which nothing could be recorded."""
+        if not turns.attempts:
+            self._turns.remove(turns)
+
     def note_taken(self, prepared: Prepared) -> None:
         """Find out from a conversation which answers its client used."""
         for turns in self._turns:

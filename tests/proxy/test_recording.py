@@ -13,7 +13,7 @@ import pytest
 from proxying import CHAT, CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH, Scripted, until, used
 
 from agentgym_tok.proxy import ProxySession
-from agentgym_tok.trace import rows
+from agentgym_tok.trace import Lineage, rows
 from agentgym_tok.trace.laws import answered
 from agentgym_tok.types import Request
 
@@ -266,6 +266,60 @@ def test_a_retry_of_a_request_that_is_still_drawn_takes_its_place(proxied: Proxy
     assert statuses == [409]
     assert [turn.used for turn in episode.turns] == [False, True]
     assert [turn.completion.finish_reason for turn in episode.turns] == ["abort", "stop"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_turn_that_was_broken_off_and_asked_for_anew_is_gone_on_from(proxied: Proxy_, *, stream: bool) -> None:
+    with proxied(Scripted(lambda _, number: SLOW if number == 1 else f"answer {number}", pace_s=0.03)) as at:
+        messages: list[dict[str, Any]] = []
+        at.client.say(messages, "one")
+        messages.append({"role": "user", "content": "two"})
+        body = {"model": "m", "stream": True, "messages": messages}
+        with at.client.http.stream("POST", CHAT_PATH, json=body) as response:
+            next(response.iter_lines())
+        assert until(lambda: at.policy.broken_off)
+        if stream:
+            with at.client.http.stream("POST", CHAT_PATH, json=body) as response:
+                response.read()
+            said = "answer 2"
+        else:
+            said = at.client.ask(messages)["choices"][0]["message"]["content"]
+        messages.append({"role": "assistant", "content": said})
+        at.client.say(messages, "three")
+        episode = at.end()
+    assert [turn.used for turn in episode.turns] == [True, False, True, True]
+    assert [turn.edge.kind for turn in episode.turns[::3]] == ["fresh_prompt", "continuation"]
+    again = episode.turns[2]
+    assert (again.index, again.attempt, again.edge.kind) == ((1, 1, "retry") if stream else (2, 0, "continuation"))
+
+
+def test_what_cannot_be_recorded_fails_its_session_and_leaves_the_rest(
+    proxied: Proxy_, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with proxied(numbered) as at:
+        messages: list[dict[str, Any]] = []
+        at.client.say(messages, "one")
+        with monkeypatch.context() as patch:
+            patch.setattr(Lineage, "add", lambda *_: 1 / 0)
+            messages.append({"role": "user", "content": "two"})
+            assert at.client.http.post(CHAT_PATH, json={"model": "m", "messages": messages}).status_code == 500
+        refused = at.client.http.post(CHAT_PATH, json={"model": "m", "messages": messages})
+        assert (refused.status_code, "could not be written" in refused.text) == (500, True)
+        another = at.proxy.open("another")
+        at.agent(another).say([], "hello")
+        assert len(another.end().turns) == 1
+        assert at.proxy.url in at.session.environ.values()
+
+
+def test_counted_are_the_ids_that_the_engine_would_get(proxied: Proxy_) -> None:
+    odd = [*CHAT.encode("h"), *CHAT.encode("ello"), CHAT.stop_ids[0]]
+    with proxied(lambda *_: odd) as at:
+        said: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+        first = at.client.http.post(MESSAGES_PATH, json={**said, "max_tokens": 9}).json()
+        said["messages"] += [{"role": "assistant", "content": first["content"]}, {"role": "user", "content": "and?"}]
+        counted = at.client.http.post(MESSAGES_PATH + "/count_tokens", json=said).json()["input_tokens"]
+        second = at.client.http.post(MESSAGES_PATH, json={**said, "max_tokens": 9}).json()
+        assert counted == second["usage"]["input_tokens"]
 
 
 def test_a_response_goes_on_from_an_earlier_one_by_its_id(proxied: Proxy_) -> None:
