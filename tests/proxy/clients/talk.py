@@ -35,11 +35,13 @@ def break_off(opened: Any, policy: Scripted) -> None:
 def check_talk(turns: list[Turn], *, attempts: bool) -> None:
     """What happened: plain turns, one that the client forgot before, and one that it broke off and asked for again.
 
-    The same body once more is another attempt at that turn; whole instead of streamed it is a turn of its own.
+    The same body once more is another attempt at that turn; whole instead of streamed it is a turn of its own, which
+    goes on from where the other did.
     """
     sources = [place - 1 if place <= HANG + 1 or not attempts else place - 2 for place in range(LAST)]
     expected: list[tuple[str, int | None]] = [("continuation", source) for source in sources]
-    expected[0], expected[EDIT], expected[HANG + 1] = ("fresh_prompt", None), ("compaction", EDIT - 1), ("retry", HANG)
+    expected[0], expected[EDIT] = ("fresh_prompt", None), ("compaction", EDIT - 1)
+    expected[HANG + 1] = ("retry", HANG) if attempts else ("continuation", HANG - 1)
     assert kinds(turns) == expected
     assert aborted(turns) == [turns[HANG]]
     assert all(turn.used for place, turn in enumerate(turns) if place != HANG)

@@ -81,7 +81,7 @@ def test_agents(stage: Any, chat: ChatFormat, kind: Any) -> None:
     expected: list[tuple[str, int | None]] = [("continuation", place - 1) for place in range(LAST + 1)]
     expected[0], expected[SUBAGENT + 1] = ("fresh_prompt", None), ("subagent_call", SUBAGENT)
     expected[SUBAGENT + 2] = ("continuation", SUBAGENT)
-    expected[EDIT], expected[HANG + 1] = ("compaction", EDIT - 1), ("retry", HANG)
+    expected[EDIT], expected[HANG + 1] = ("compaction", EDIT - 1), ("continuation", HANG - 1)
     assert kinds(turns) == expected
     assert aborted(turns) == [turns[HANG]]
     assert turns[SUBAGENT + 2].edge.reason == f"the answer of turn {SUBAGENT + 1} returns"
