@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from agentgym_tok.types import Policy, Sampling
 
 __all__ = ["Application", "Settings"]
 
+_LOG = logging.getLogger(__name__)
 _Keyed: TypeAlias = Callable[[Request, Session], Awaitable[Response]]
 _REAP_S = 1.0
 
@@ -139,7 +141,10 @@ class Application:
     async def _reap(self) -> None:
         while True:
             await asyncio.sleep(_REAP_S)
-            self.sessions.reap()
+            try:
+                self.sessions.reap()
+            except Exception:  # noqa: BLE001  # one session that fails is not the end of the others
+                _LOG.exception("a session could not be tended")
 
     def _keyed(self, endpoint: _Keyed) -> Callable[[Request], Awaitable[Response]]:
         """Let only those in who have a session."""

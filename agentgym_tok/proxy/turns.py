@@ -139,7 +139,9 @@ class _Endpoint:
             delivery = "whole" if answer.ended else "part"
         except asyncio.CancelledError:
             self._turns.metrics.disconnects.inc()
-            if not work.cancelled():
+            if not work.done():  # the server itself goes down
+                work.cancel()
+                await asyncio.wait([work])
                 raise
             if not gone.done():
                 raise Refused(409, "the session has ended, or the request was sent again") from None
