@@ -74,7 +74,6 @@ def run(options: Options) -> int:
         gap = float(np.linalg.norm(gradients["packed"] - gradients[other]) / np.linalg.norm(gradients[other]))
         figures[f"gradients, relative gap to {other}"] = gap
         figures[f"tokens/s, times those of {other}"] = figures["tokens/s, packed"] / figures[f"tokens/s, {other}"]
-        figures[f"memory, share of {other}'s"] = figures["memory, MB, packed"] / figures[f"memory, MB, {other}"]
     report("learner, CPU time", figures, options, options.out)
     if not has_trl:
         print("trl and accelerate cannot be imported here: nothing was measured of them")

@@ -15,6 +15,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench": ("bench", "measure how fast a world is, beside the stock one"),
     "bench chat": ("bench_chat", "measure bridges beside rendering a long conversation anew each turn"),
     "bench harness": ("bench_harness", "measure what the harness itself costs a turn, and its memory"),
+    "bench learner": (
+        "bench_learner",
+        "measure an update of a group beside padded ones: tokens a second, memory",
+    ),
     "bench proxy": ("bench_proxy", "measure the recording proxy beside other gateways: rate, latency, memory"),
     "bench searchqa": ("bench_searchqa", "measure retrievers: queries a second, and recall of gold passages"),
     "bench trace": ("bench_trace", "measure what a trace costs: bytes, and turns a second"),

@@ -29,7 +29,7 @@ from agentgym_tok.learner.losses.importance import (
 )
 from agentgym_tok.learner.losses.kl import Estimate, kl_advantages, kl_loss
 from agentgym_tok.learner.losses.objective import Scores, merge_figures, total_loss
-from agentgym_tok.learner.losses.policy import cispo_loss, clipped_loss, gspo_loss, sequence_ratios
+from agentgym_tok.learner.losses.policy import cispo_loss, clipped_loss, gspo_loss, nll_loss, sequence_ratios
 from agentgym_tok.learner.losses.scoring import entropy, log_distribution, pick
 from agentgym_tok.learner.losses.sdar import Gate, gap, gate, sdar_loss
 
@@ -58,6 +58,7 @@ __all__ = [
     "log_distribution",
     "merge_figures",
     "mismatch",
+    "nll_loss",
     "opsd_full_loss",
     "opsd_paper_loss",
     "opsd_pg_loss",

@@ -14,7 +14,7 @@ from agentgym_tok.learner.losses.sdar import Gate
 
 __all__ = ["OBJECTIVES", "Distillation", "LossConfig", "PolicyTerm"]
 
-PolicyTerm: TypeAlias = Literal["clip", "gspo", "cispo"]
+PolicyTerm: TypeAlias = Literal["clip", "gspo", "cispo", "nll"]
 Distillation: TypeAlias = Literal["none", "sdar", "opsd_pg", "opsd_full", "opsd_paper", "skill_sd", "rlsd"]
 
 
@@ -28,7 +28,7 @@ class LossConfig(Config):
 
     Args:
         policy: `clip` is PPO's surrogate, which GRPO, DAPO, RLOO and so on share: those differ in advantages,
-            aggregation and clips.
+            aggregation and clips. `nll` is supervised: it has no advantages, no ratio, and no importance weights.
         policy_coefficient: 0 distils only.
         clip_low: Below 1; 1 does not clip there.
         clip_high: Above 1.
@@ -83,6 +83,7 @@ def _scripts(distillation: Distillation, coefficient: float, **changed: object) 
 
 
 OBJECTIVES: Mapping[str, LossConfig] = {
+    "sft": LossConfig(policy="nll"),
     "ppo": LossConfig(),
     "grpo": LossConfig(aggregation="seq-mean-token-mean", kl_coefficient=0.04),
     "dr_grpo": LossConfig(aggregation="seq-mean-token-sum-norm"),

@@ -12,7 +12,14 @@ from agentgym_tok.learner.losses.config import LossConfig
 from agentgym_tok.learner.losses.distillation import opsd_paper_loss, opsd_pg_loss, rlsd_advantages, skill_sd_loss
 from agentgym_tok.learner.losses.importance import importance_weights
 from agentgym_tok.learner.losses.kl import kl_advantages, kl_loss
-from agentgym_tok.learner.losses.policy import cispo_loss, clipped_loss, gspo_loss, log_ratios, sequence_ratios
+from agentgym_tok.learner.losses.policy import (
+    cispo_loss,
+    clipped_loss,
+    gspo_loss,
+    log_ratios,
+    nll_loss,
+    sequence_ratios,
+)
 from agentgym_tok.learner.losses.sdar import gap, gate, sdar_loss
 
 __all__ = ["Scores", "merge_figures", "total_loss"]
@@ -119,6 +126,8 @@ def merge_figures(parts: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def _policy(scores: Scores, config: LossConfig, logprobs_T: Tensor, figures: dict[str, Tensor]) -> Tensor:
+    if config.policy == "nll":
+        return nll_loss(logprobs_T)
     old_T, advantage_T = scores.need("old_T"), scores.need("advantage_T")
     if config.kl_coefficient and config.kl_as == "advantage":
         reference_T = scores.need("reference_T")

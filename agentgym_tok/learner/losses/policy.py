@@ -6,7 +6,7 @@ from torch import Tensor
 from agentgym_tok.errors import ConfigError
 from agentgym_tok.learner.losses.aggregation import Layout
 
-__all__ = ["cispo_loss", "clipped_loss", "gspo_loss", "log_ratios", "sequence_ratios"]
+__all__ = ["cispo_loss", "clipped_loss", "gspo_loss", "log_ratios", "nll_loss", "sequence_ratios"]
 
 
 def log_ratios(logprobs_T: Tensor, old_T: Tensor) -> Tensor:
@@ -110,6 +110,20 @@ def cispo_loss(
     """
     weight_T = log_ratios(logprobs_T, old_T).exp().clamp(1 - low, 1 + high).detach()
     return -weight_T * advantage_T * logprobs_T
+
+
+def nll_loss(logprobs_T: Tensor) -> Tensor:
+    """Return the negative log-likelihood, of supervised fine-tuning.
+
+        loss = -logp
+
+    Args:
+        logprobs_T: float [T], nats.
+
+    Returns:
+        float [T], nats.
+    """
+    return -logprobs_T
 
 
 def _mean_log_ratios(logprobs_T: Tensor, old_T: Tensor, layout: Layout) -> Tensor:
