@@ -334,6 +334,19 @@ def test_a_row_without_a_teacher_has_a_gap_of_zero() -> None:
     assert figures["teacher/refused"] == 1
 
 
+def test_a_teacher_that_knows_no_more_has_a_gap_of_zero_where_the_model_drops_out_too() -> None:
+    model = qwen2()
+    for module in model.modules():
+        if hasattr(module, "attention_dropout"):
+            module.attention_dropout = 0.5
+    rows = make_group()
+    same = [TeacherContext.of(row, 2, as_ids([])) for row in rows]
+    learner = TorchLearner(model.train(), CHAT, OBJECTIVES["sdar"], TorchConfig(device="cpu"))
+    figures = learner.update(Batch(rows, teachers=same))
+    assert abs(figures["teacher/gap_mean"]) < 1e-9
+    assert figures["sdar/gate_mean"] == pytest.approx(0.5, abs=1e-9)
+
+
 def test_figures_say_how_old_and_how_far_from_the_engine_rows_are() -> None:
     rows = [replace(row, versions=("1",)) for row in make_group()]
     learner = TorchLearner(
