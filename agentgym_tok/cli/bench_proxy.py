@@ -61,7 +61,32 @@ def run(options: Options) -> int:
         ConfigError: A gateway did not start.
     """
     figures: dict[str, float] = {}
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    lost = 0
+    with _on_the_last_core():
+        gateways = _capacities(options, figures)
+        _latencies(options, gateways, figures)
+        if options.soak_s:
+            found, lost = _soak(options)
+            figures |= found
+    report("the recording proxy", figures, options, options.out)
+    return 1 if lost else 0
+
+
+@contextlib.contextmanager
+def _on_the_last_core() -> Iterator[None]:
+    """Keep the load away from the gateways' core."""
+    if not hasattr(os, "sched_setaffinity"):
+        raise ConfigError("processes cannot be kept on a core here", where="bench proxy", expected="Linux")
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def _capacities(options: Options, figures: dict[str, float]) -> "list[_Gateway]":
+    """Ask gateways as fast as they answer."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         engine = stack.enter_context(_engine(0.0))
         gateways = [*_gateways(stack, options, engine, Path(folder))]
@@ -71,16 +96,15 @@ def run(options: Options) -> int:
                 gateway.capacity[stream] = times.rate
                 figures[f"{gateway.name}: requests/s{', streamed' if stream else ''}"] = times.rate
                 figures[f"{gateway.name}: failed{', streamed' if stream else ''}"] = times.failed
+    return gateways
+
+
+def _latencies(options: Options, gateways: "Sequence[_Gateway]", figures: dict[str, float]) -> None:
+    """Ask gateways at half of their capacity, with an engine that takes its time."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         engine = stack.enter_context(_engine(0.02))
         for paced, gateway in zip(_gateways(stack, options, engine, Path(folder)), gateways, strict=True):
             figures |= _latency(paced, gateway.capacity[True] / 2, engine, options)
-    lost = 0
-    if options.soak_s:
-        found, lost = _soak(options)
-        figures |= found
-    report("the recording proxy", figures, options, options.out)
-    return 1 if lost else 0
 
 
 @dataclass(slots=True)
