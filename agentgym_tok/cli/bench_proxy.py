@@ -28,6 +28,8 @@ from agentgym_tok.trace import TraceStore, verify
 __all__ = ["Options", "run"]
 
 _TOKENS = 16
+_MARKED = 32
+"""So many ids hold the marker of a conversation."""
 _LITELLM = """\
 model_list:
   - model_name: tiny
@@ -162,7 +164,7 @@ def _compare(run: Path, told: Mapping[str, Sequence[str]]) -> int:
     with TraceStore(run, mode="r") as store:
         for name, answers in told.items():
             episode = store.episode(name)
-            marked = [f"agent {episode.head.task}." in chat.decode(turn.context.ids) for turn in episode.turns]
+            marked = [f"agent {episode.head.task}." in chat.decode(turn.context.ids[:_MARKED]) for turn in episode.turns]
             texts = [chat.parse(turn.completion.ids_T).content for turn in episode.turns]
             wrong += texts != list(answers) or not all(marked)
     return wrong

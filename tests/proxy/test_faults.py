@@ -484,3 +484,28 @@ def test_a_second_sigint_ends_answers_too_and_what_was_drawn_is_kept(tmp_path: P
         served.wait()
     found = verify(run, CHAT)
     assert (found.turns, found.running, found.breaches) == (1, 0, ())
+
+
+def test_a_client_that_reads_slowly_holds_up_nobody_else(proxied: Proxy_) -> None:
+    long = CHAT.encode_turn("word after word " * 20_000).tolist()
+
+    def say(request: Request, _: int) -> Any:
+        return long if request.sampling.max_tokens > 1000 else "short"
+
+    with proxied(say) as at, socket.create_connection(("localhost", int(at.proxy.url.rsplit(":", 1)[1]))) as slow:
+        body = json.dumps({**HELLO, "stream": True, "max_tokens": 100_000}).encode()
+        head = f"POST {CHAT_PATH} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {at.session.key}\r\n"
+        slow.sendall(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
+        assert until(lambda: at.policy.asked)
+        for _ in range(5):
+            assert at.client.ask([{"role": "user", "content": "quick"}], max_tokens=9)["choices"]
+            time.sleep(0.05)
+        pieces = []
+        slow.settimeout(20)
+        while piece := slow.recv(1 << 16):
+            pieces.append(piece)
+        assert b"".join(pieces).rstrip().endswith(b"0")  # the last chunk of a whole body
+        assert b"[DONE]" in pieces[-1] + pieces[-2]
+        turns = at.end().turns
+    whole = [turn for turn in turns if len(turn.completion.ids_T) == len(long)]
+    assert [(turn.used, turn.facts["delivered"]) for turn in whole] == [(True, "whole")]
