@@ -1,8 +1,8 @@
 """An agent that nobody here wrote, recorded token by token: it speaks OpenAI's chat completions, and knows no ids.
 
-Run it: `python examples/foreign_agent.py` (extra `serve`). The policy is a small stand-in; name an engine instead, such as
-`vllm:http://127.0.0.1:8000`. Any client of OpenAI's or Anthropic's APIs does as well as the dozen lines of `agent`: it
-needs a base URL and a key.
+Run it: `python examples/foreign_agent.py` (extra `serve`). The policy is a small stand-in; name an engine instead, such
+as `vllm:URL#MODEL`. Any client of OpenAI's or Anthropic's APIs does as well as the dozen lines of `agent`: it needs a
+base URL and a key.
 """
 
 import json
@@ -58,7 +58,8 @@ def main() -> None:
     (row,) = rows(episode)
     print(f"return {episode.return_}; one row of {len(row.ids_T)} ids trains {int(row.mask_T.sum())}")
     found = verify(run, chat)
-    print(f"{len(found.breaches)} breaches; {found.accounting[0].trained} of {found.accounting[0].sampled} sampled ids trained")
+    sums = found.accounting[0]
+    print(f"{len(found.breaches)} breaches; {sums.trained} of {sums.sampled} sampled ids trained")
 
 
 if __name__ == "__main__":

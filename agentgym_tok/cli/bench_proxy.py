@@ -164,7 +164,8 @@ def _compare(run: Path, told: Mapping[str, Sequence[str]]) -> int:
     with TraceStore(run, mode="r") as store:
         for name, answers in told.items():
             episode = store.episode(name)
-            marked = [f"agent {episode.head.task}." in chat.decode(turn.context.ids[:_MARKED]) for turn in episode.turns]
+            marker = f"agent {episode.head.task}."
+            marked = [marker in chat.decode(turn.context.ids[:_MARKED]) for turn in episode.turns]
             texts = [chat.parse(turn.completion.ids_T).content for turn in episode.turns]
             wrong += texts != list(answers) or not all(marked)
     return wrong
@@ -248,8 +249,9 @@ def _started(
     # The load runs beside the engine; with taskset, since a process with threads must not run code in its child.
     pinned = ["taskset", "-c", str(cores[core]), *command]
     with tempfile.TemporaryFile() as log:
-        both = {"stdout": log, "stderr": subprocess.STDOUT}
-        process = subprocess.Popen(pinned, env={**os.environ, **(environ or {})}, **both)  # type: ignore[call-overload]  # noqa: S603  # our own
+        process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603  # ours, and one that the user names
+            pinned, env={**os.environ, **(environ or {})}, stdout=log, stderr=subprocess.STDOUT
+        )
         try:
             _await(process, port, log)
             yield process

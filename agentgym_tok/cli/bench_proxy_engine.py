@@ -25,7 +25,7 @@ class _Engine(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
-    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002  # asyncio's own
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's own
         if self._task is not None:
             self._task.cancel()
 

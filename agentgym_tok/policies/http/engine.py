@@ -161,9 +161,8 @@ class HttpEngine:
             wait_jitter=_FIRST_WAIT_S,
         )
         try:
-            if time.time() >= end:
-                raise TimeoutError  # before a connection that is open already has sent it
             async with asyncio.timeout(end - time.time()):
+                await asyncio.sleep(0)  # who comes too late must not send it on a connection that is open already
                 async for one in tries:
                     with one:
                         return await attempt()
