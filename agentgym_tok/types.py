@@ -245,7 +245,7 @@ class Sampling(Config):
         return cells
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Request:
     """Ask a policy for one turn; compares by identity.
 

@@ -11,6 +11,7 @@ import numpy as np
 from agentgym_tok.chat import ChatFormat, Refusal
 from agentgym_tok.chat.inline import INLINE
 from agentgym_tok.envs.engine import TextObservation
+from agentgym_tok.envs.explorer import Explorer
 from agentgym_tok.envs.foreign import Isolation, World, world_engine
 from agentgym_tok.envs.presets import PRESETS, Presets, make_prompting
 from agentgym_tok.envs.prompting import Command, Exchange, Prompting, Words
@@ -70,6 +71,8 @@ class TokenEnv(gym.Env[Ids, Ids]):
     """Names of the kinds of task in tables, in their order; a part of a task's id is its kind."""
     metrics: ClassVar[Mapping[str, str]] = {}
     """Headings of the world's further scores, from 0 to 1, by their names in `info`."""
+    explorer: ClassVar[type[Explorer] | None] = None
+    """The class of players who decide by the world's texts alone, where somebody has written one for this world."""
 
     metadata = {"render_modes": ["ansi"]}  # noqa: RUF012  # Gymnasium's own protocol
 
@@ -123,6 +126,8 @@ class TokenEnv(gym.Env[Ids, Ids]):
         self._shown = ""
         self._task: Mapping[str, Any] = {}
         self._running = False
+        self._explorer: Explorer | None = None
+        self._told = 0  # exchanges that the explorer knows
 
     # ---- Gymnasium
 
@@ -146,6 +151,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
         self._observation = self.engine.reset(self._choose(options or {}))
         self._task = self.engine.task_info()
         self._history = []
+        self._explorer = None
         shown, cut = self._shorten(self._observation)
         self._shown = shown.text
         self._messages = self.prompting.open(shown, self._task)
@@ -276,20 +282,46 @@ class TokenEnv(gym.Env[Ids, Ids]):
         twin.engine = self.engine.clone()
         twin._history = self._history.copy()
         twin._messages = self._messages.copy()
+        twin._explorer = None  # the twin's own one will be told of all exchanges again
         if self._np_random is not None:
             twin._np_random = copy.deepcopy(self._np_random)
         return twin
 
     def hints(self) -> dict[str, Any]:
-        """Return what experts may know, as turns for `ChatFormat.encode_turn`: `expert` (or None) and `admissible`."""
-        command = self.engine.expert_command()
+        """Return what experts may know, as turns for `ChatFormat.encode_turn`.
+
+        Returns:
+            `expert` is what the world's own expert would do, who may know what nobody was told; `explorer` what a
+            player would do who has the texts of this episode only, as they were shown; each None where nobody knows a
+            way on. `admissible` holds all that the world would accept.
+        """
         answer = self.prompting.answer
+
+        def turn(command: str | None) -> str | Message | None:
+            return None if command is None else answer(command)
+
         return {
-            "expert": None if command is None else answer(command),
+            "expert": turn(self.engine.expert_command()),
+            "explorer": turn(self._explore()),
             "admissible": tuple(answer(choice) for choice in self._observation.admissible_commands),
         }
 
     # ---- inside
+
+    def _explore(self) -> str | None:
+        """Tell the explorer what came since it was asked last, and ask it."""
+        make = type(self).explorer
+        if make is None:
+            return None
+        texts = [*(exchange.observation for exchange in self._history), self._shown]
+        explorer = self._explorer
+        if explorer is None:
+            explorer, self._told = make(), 0
+            explorer.reset(texts[0])
+        for exchange, text in zip(self._history[self._told :], texts[self._told + 1 :], strict=True):
+            explorer.follow(exchange.command.text, text)
+        self._explorer, self._told = explorer, len(self._history)
+        return explorer.act()
 
     def _require_running(self) -> None:
         if not self._running:

@@ -18,6 +18,8 @@ EXPECTED = {
     "subagents.py": "answered 6 of 6",
     "notebook.py": "[1.0, 1.0, 1.0]",
     "vllm_run.py": "No server is named",
+    "foreign_agent.py": "0 breaches; 34 of 34 sampled ids trained",
+    "train_tiny.py": "it learned which button pays",
 }
 
 

@@ -29,7 +29,7 @@ class Options(WorldOptions):
     """Evaluate a policy on a world: a table by kind of task, results as JSON, and a trace that can be verified."""
 
     world: CliPositionalArg[str] = Field(description="alfworld, searchqa or webshop")
-    policy: str = Field(default="expert", description="expert, random, hf:PATH or python:module:function")
+    policy: str = Field(default="expert", description="expert, explorer, random, hf:PATH or python:module:function")
     episodes: int | None = Field(default=None, ge=1, description="how many tasks, drawn by the seed; all without it")
     seed: int = Field(default=0, ge=0, description="seed of the choice of tasks and of every request")
     concurrency: int = Field(default=64, ge=1, description="most episodes in flight")

@@ -37,7 +37,8 @@ def run(options: Options) -> int:
         first = source == "synth"
         table.add_row(world if first else "", WORLDS[world] if first else "", source, splits)
     show(table)
-    show("policies: " + ", ".join(name if name in {"expert", "random"} else f"{name}:..." for name in POLICIES))
+    plain = {"expert", "explorer", "random"}
+    show("policies: " + ", ".join(name if name in plain else f"{name}:..." for name in POLICIES))
     show("chat formats: builtin, or a model's folder or id (extra hf)")
     show("retrievers of searchqa: " + ", ".join(RETRIEVERS))
     show("datasets of searchqa: " + ", ".join(DATASETS))

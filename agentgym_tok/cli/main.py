@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bench webshop": ("bench_webshop", "measure steps, searches and memory of a small or a large shop"),
     "bench weights": ("bench_weights", "measure how little of a model a training step changes, and sending that"),
     "proxy": ("proxy", "record unmodified agents: OpenAI's and Anthropic's protocols in front of a policy"),
+    "train": ("train", "train a policy on a world, by any published objective; presets of the paper"),
     "trace show": ("trace_show", "list a trace's episodes, or one episode turn by turn"),
     "trace verify": ("trace_verify", "prove a trace: laws, hash chain, accounting"),
     "trace rescore": ("trace_rescore", "prove logged log-probabilities by a model's own"),

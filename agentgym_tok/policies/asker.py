@@ -7,8 +7,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from agentgym_tok.errors import PolicyError
+from agentgym_tok.policies.base import Listen
 from agentgym_tok.tokens import TURN_ORIGINS
 from agentgym_tok.types import Completion, Policy, Request
 
@@ -51,6 +53,9 @@ class Asker:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._server: asyncio.Task[None] | None = None
         self._drawn: dict[Request, Answer] = {}
+        self._listens = getattr(policy, "listens", False)
+        # Held as long as the policy may still draw the turn, which whoever asked may have left.
+        self._listeners: WeakKeyDictionary[Request, Listen] = WeakKeyDictionary()
 
     async def __aenter__(self) -> Self:
         if self._complete is None:
@@ -67,8 +72,12 @@ class Asker:
             self._server.cancel()
             self._jobs.put(None)
 
-    async def ask(self, request: Request) -> Answer:
+    async def ask(self, request: Request, listen: Listen | None = None) -> Answer:
         """Return the turn, or the exception that says why there is none.
+
+        Args:
+            request: What is asked.
+            listen: Is told of each token by a policy that `listens`, in its thread.
 
         Raises:
             BaseException: What is no `Exception`, such as a KeyboardInterrupt in the policy.
@@ -78,6 +87,8 @@ class Asker:
         if request.deadline is not None:
             late = loop.time() + max(0.0, request.deadline - time.time()) + _GRACE_S
         limit = asyncio.timeout_at(late)
+        if listen is not None and self._listens:
+            self._listeners[request] = listen
         try:
             async with limit:
                 return await (self._batched(request) if self._complete is None else self._single(request))
@@ -141,7 +152,10 @@ class Asker:
     def _generate(self, batch: Sequence[_Asked]) -> None:
         requests = [request for request, _ in batch]
         try:
-            answers: object = self._policy.generate(requests)
+            if any(request in self._listeners for request in requests):
+                answers: object = self._policy.generate(requests, self._heard)  # type: ignore[call-arg]
+            else:
+                answers = self._policy.generate(requests)
         except Exception as error:  # noqa: BLE001  # an engine may raise anything; it costs an episode, not the batch
             if len(batch) == 1:
                 return self._give(batch, [error])
@@ -160,6 +174,10 @@ class Asker:
             "the policy did not answer each request", where=self._policy.name, got=got, expected=expected
         )
         return self._give(batch, [missed] * len(batch))
+
+    def _heard(self, request: Request, place: int, index: int, logprob: float) -> bool:
+        listen = self._listeners.get(request)
+        return listen is None or listen(request, place, index, logprob)
 
     def _turn(self, answer: object) -> Answer:
         if isinstance(answer, Exception) or (isinstance(answer, Completion) and answer.origin in TURN_ORIGINS):

@@ -1,7 +1,7 @@
 """What every policy shares, and how plain callables become one."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.chat.stops import stop_end
@@ -9,7 +9,13 @@ from agentgym_tok.errors import AgentGymTokError, PolicyError, TransientPolicyEr
 from agentgym_tok.tokens import Ids, as_ids
 from agentgym_tok.types import Completion, Delta, FinishReason, Message, Request, Sampling
 
-__all__ = ["BasePolicy", "CallablePolicy"]
+__all__ = ["BasePolicy", "CallablePolicy", "Listen"]
+
+Listen: TypeAlias = Callable[[Request, int, int, float], bool]
+"""Gets the request, the token's place in the turn, the id and its log-probability; false breaks the turn off.
+
+Called in the thread that draws. A turn that is drawn again, as where memory ran out, is told again from its beginning.
+"""
 
 
 class BasePolicy:
@@ -21,6 +27,8 @@ class BasePolicy:
     name = "policy"
     deterministic = False
     wants_info = False
+    listens = False
+    """`generate` takes `listen`, which is told of each token, and says whether its turn goes on."""
     context_limit: int | None = None
     """Most ids of a context together with its turn; None where the policy knows none."""
 

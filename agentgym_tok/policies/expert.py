@@ -1,4 +1,4 @@
-"""Policies that know what the world knows: the expert, and random admissible commands."""
+"""Policies that worlds bring along: the expert, the explorer, and random admissible commands."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies.base import BasePolicy, demonstration
 from agentgym_tok.types import Completion, Request
 
-__all__ = ["ExpertPolicy", "RandomPolicy"]
+__all__ = ["ExpertPolicy", "ExplorerPolicy", "RandomPolicy"]
 
 
 class ExpertPolicy(BasePolicy):
@@ -33,6 +33,31 @@ class ExpertPolicy(BasePolicy):
             PolicyError: The world has no expert, or its expert knows no way on from here.
         """
         return demonstration(self._chat, _hint(request, "expert", self.name), self.name, request.sampling)
+
+
+class ExplorerPolicy(BasePolicy):
+    """Write what a player would do who sees what the agent sees; its turns are demonstrations.
+
+    The expert may know where things are, so imitating it teaches guessing; the explorer finds out.
+
+    Args:
+        chat: Encodes the turns.
+    """
+
+    name = "explorer"
+    deterministic = True
+    wants_info = True
+
+    def __init__(self, chat: ChatFormat) -> None:
+        self._chat = chat
+
+    def answer(self, request: Request) -> Completion:
+        """Encode the explorer's turn.
+
+        Raises:
+            PolicyError: The world has no explorer, or its explorer knows no way on from here.
+        """
+        return demonstration(self._chat, _hint(request, "explorer", self.name), self.name, request.sampling)
 
 
 class RandomPolicy(BasePolicy):
@@ -67,6 +92,6 @@ def _hint(request: Request, name: str, policy: str) -> Any:
             f"the world gives no {name} turns here",
             where=f"policy {policy!r}",
             expected=f"Request.info[{name!r}], as TokenEnv.hints() makes it",
-            fix="use a world with an expert, or another policy",
+            fix="use a world that has one, or another policy",
         )
     return hint

@@ -20,7 +20,7 @@ from agentgym_tok.errors import (
     PolicyError,
     TransientPolicyError,
 )
-from agentgym_tok.policies.base import BasePolicy
+from agentgym_tok.policies.base import BasePolicy, Listen
 from agentgym_tok.tokens import Ids
 from agentgym_tok.types import Completion, Request, ScoreRequest, Scores
 
@@ -95,6 +95,7 @@ class HFPolicy(BasePolicy):
             not as many.
     """
 
+    listens = True
     computed_tokens = 0
     """Places of all forward passes so far, padding and scoring included: what a cache saves shows here."""
 
@@ -133,19 +134,24 @@ class HFPolicy(BasePolicy):
         self._turnstile, self._weights = threading.Lock(), threading.Lock()
         check_model_ids(path, chat, rows=int(model.get_input_embeddings().weight.shape[0]))
 
-    def generate(self, requests: Sequence[Request]) -> list[Completion | Exception]:
+    def generate(self, requests: Sequence[Request], listen: Listen | None = None) -> list[Completion | Exception]:
         """Answer a batch, in order.
 
-        Where the logits of one are no numbers, or its pass fails alone, a `PolicyError` stands in its place; it is
-        `transient` where there was no memory.
+        Args:
+            requests: What is asked.
+            listen: Is told of each token as it is drawn, and breaks turns off.
+
+        Returns:
+            The turns. Where the logits of one are no numbers, or its pass fails alone, a `PolicyError` stands in its
+            place; it is `transient` where there was no memory.
         """
         answers: list[Completion | Exception] = []
         for start in range(0, len(requests), self._batch_size):
-            answers += self._batch(requests[start : start + self._batch_size])
+            answers += self._batch(requests[start : start + self._batch_size], listen)
         return answers
 
-    def _batch(self, requests: Sequence[Request]) -> list[Completion | Exception]:
-        rows = [DrawnTurn(request, self._chat, self._limit - len(request.ids_T)) for request in requests]
+    def _batch(self, requests: Sequence[Request], listen: Listen | None) -> list[Completion | Exception]:
+        rows = [DrawnTurn(request, self._chat, self._limit - len(request.ids_T), listen) for request in requests]
         try:
             self._decode([row for row in rows if row.open])
         except RuntimeError as error:
@@ -157,11 +163,11 @@ class HFPolicy(BasePolicy):
         with self._weights:
             dropped = self._caches.clear()
         if dropped:
-            return self._batch(requests)
+            return self._batch(requests, listen)
         if len(requests) == 1:
             return [_failure(failed, self.name)]
         half = len(requests) // 2
-        return [*self._batch(requests[:half]), *self._batch(requests[half:])]
+        return [*self._batch(requests[:half], listen), *self._batch(requests[half:], listen)]
 
     @torch.inference_mode()
     def _decode(self, rows: Sequence[DrawnTurn]) -> None:

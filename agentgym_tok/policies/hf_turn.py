@@ -6,7 +6,7 @@ import torch
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.chat.stops import StopWatch
 from agentgym_tok.errors import PolicyError
-from agentgym_tok.policies.base import draws_untouched
+from agentgym_tok.policies.base import Listen, draws_untouched
 from agentgym_tok.tokens import Ids
 from agentgym_tok.types import Completion, FinishReason, LogprobKind, Request, Sampling
 
@@ -20,10 +20,12 @@ class DrawnTurn:
         request: What was asked.
         chat: Knows where turns end.
         room: How many ids the model's context has left.
+        listen: Is told of each token.
     """
 
-    def __init__(self, request: Request, chat: ChatFormat, room: int) -> None:
+    def __init__(self, request: Request, chat: ChatFormat, room: int, listen: Listen | None = None) -> None:
         self.request = request
+        self._listen = listen
         self._stop_ids = chat.stop_ids
         self._watch = StopWatch(chat, request.sampling.stop)
         self._sampling = request.sampling
@@ -68,6 +70,8 @@ class DrawnTurn:
             self.open, self._finish = False, "stop"
         elif len(self._ids) == self._room:
             self.open = False
+        if self._listen is not None and not self._listen(self.request, end, index, self._logprobs[-1]) and self.open:
+            self.open, self._finish = False, "abort"
         return index
 
     def answer(self, engine: str) -> Completion | Exception:

@@ -1,4 +1,4 @@
-"""Policies by name: `expert`, `random`, `hf:PATH`, `vllm:URL#MODEL`, `python:module:function`, or any callable."""
+"""Policies by name: `expert`, `explorer`, `hf:PATH`, `vllm:URL#MODEL`, `python:module:function`, or any callable."""
 
 import importlib
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ConfigError, unknown_name
 from agentgym_tok.policies.base import CallablePolicy
-from agentgym_tok.policies.expert import ExpertPolicy, RandomPolicy
+from agentgym_tok.policies.expert import ExpertPolicy, ExplorerPolicy, RandomPolicy
 from agentgym_tok.policies.options import checked_options, split_options
 from agentgym_tok.types import Policy
 
@@ -30,6 +30,10 @@ def _class(module: str, name: str) -> Callable[[], _Maker]:
 
 def _expert(_: str, chat: ChatFormat) -> Policy:
     return ExpertPolicy(chat)
+
+
+def _explorer(_: str, chat: ChatFormat) -> Policy:
+    return ExplorerPolicy(chat)
 
 
 def _random(_: str, chat: ChatFormat) -> Policy:
@@ -61,6 +65,7 @@ def _python(target: str, chat: ChatFormat) -> Policy:
 
 POLICIES: dict[str, Callable[[], _Maker]] = {
     "expert": lambda: _expert,
+    "explorer": lambda: _explorer,
     "random": lambda: _random,
     "hf": _class("agentgym_tok.policies.hf", "HFPolicy"),
     "vllm": _class("agentgym_tok.policies.http.vllm", "VLLMPolicy"),
@@ -79,9 +84,9 @@ def load_policy(policy: "str | Policy | Callable[..., Any]", chat: ChatFormat) -
     """Return the policy of a name, a policy as it is, or a callable as a policy.
 
     Args:
-        policy: `"expert"`, `"random"`, `"hf:PATH"`, `"vllm:URL#MODEL"`, `"openai:URL#MODEL"`, `"llamacpp:PATH"`,
-            `"vllm-offline:PATH"`, `"python:module:function"`, a `Policy`, or `ids -> ids`. A name may end in options,
-            the keyword-only ones of its class: `"hf:PATH?batch_size=8&device=cpu"`.
+        policy: `"expert"`, `"explorer"`, `"random"`, `"hf:PATH"`, `"vllm:URL#MODEL"`, `"openai:URL#MODEL"`,
+            `"llamacpp:PATH"`, `"vllm-offline:PATH"`, `"python:module:function"`, a `Policy`, or `ids -> ids`. A name
+            may end in options, the keyword-only ones of its class: `"hf:PATH?batch_size=8&device=cpu"`.
         chat: The chat format that it talks in.
 
     Raises:

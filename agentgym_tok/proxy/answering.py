@@ -1,14 +1,18 @@
 """What answers a request, whoever makes its context."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from agentgym_tok.proxy.attempts import Delivery
 from agentgym_tok.proxy.drafts import Draft, Evidence
 from agentgym_tok.proxy.session import Session
 from agentgym_tok.proxy.wire import Ask, Usage, Wire
+from agentgym_tok.trace import Failure
 
-__all__ = ["Exchanging", "Mode", "Refused", "Send"]
+__all__ = ["GAVE_UP", "SHUT_DOWN", "Exchanging", "Mode", "Refused", "Send"]
+
+SHUT_DOWN: Final = Failure("harness", "ShutDown", "the proxy went down")
+GAVE_UP: Final = Failure("policy", "Cancelled", "the policy gave its turn up")
 
 Send: TypeAlias = Callable[[bytes], Awaitable[None]]
 """Sends a piece of a body; raises where the client is gone."""
@@ -52,6 +56,10 @@ class Exchanging(Protocol):
 
     async def keep_open(self, send: Send) -> None:
         """Tell the client that there is still somebody."""
+        ...
+
+    def fail(self, status: int, message: str) -> bytes:
+        """Return what ends a stream that cannot go on."""
         ...
 
     def delivered(self, delivery: Delivery) -> None:

@@ -23,8 +23,7 @@ from agentgym_tok.proxy.journal import Journal
 from agentgym_tok.proxy.limits import Limits
 from agentgym_tok.proxy.metrics import Metrics  # says what is missing of the extra
 from agentgym_tok.proxy.requests import key_of, read_body
-from agentgym_tok.proxy.session import Session
-from agentgym_tok.proxy.sessions import Sessions
+from agentgym_tok.proxy.sessions import Sessions, TooMany
 from agentgym_tok.proxy.turns import Turns
 from agentgym_tok.proxy.wire import WIRES, BadAsk
 from agentgym_tok.proxy.wire.anthropic import count_body, parse_count
@@ -35,7 +34,7 @@ from agentgym_tok.types import Policy, Sampling
 __all__ = ["Application", "Settings"]
 
 _LOG = logging.getLogger(__name__)
-_Keyed: TypeAlias = Callable[[Request, Session], Awaitable[Response]]
+_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _REAP_S = 1.0
 
 
@@ -100,9 +99,9 @@ class Application:
         self.asgi = Starlette(
             routes=[
                 *(Route(path, self.turns.endpoint(path), methods=["POST"]) for path in paths),
-                Route("/v1/messages/count_tokens", self._keyed(self._count), methods=["POST"]),
-                Route("/v1/models", self._keyed(self._models), methods=["GET"]),
-                Route("/v1/models/{name:path}", self._keyed(self._model), methods=["GET"]),
+                Route("/v1/messages/count_tokens", self._told(self._count), methods=["POST"]),
+                Route("/v1/models", self._told(self._models), methods=["GET"]),
+                Route("/v1/models/{name:path}", self._told(self._model), methods=["GET"]),
                 Route("/health", self._health, methods=["GET"]),
                 Route("/metrics", metrics, methods=["GET"]),
                 *admin_routes(self.sessions, settings.admin_key),
@@ -146,37 +145,55 @@ class Application:
             except Exception:  # noqa: BLE001  # one session that fails is not the end of the others
                 _LOG.exception("a session could not be tended")
 
-    def _keyed(self, endpoint: _Keyed) -> Callable[[Request], Awaitable[Response]]:
-        """Let only those in who have a session."""
+    def _told(self, endpoint: _Endpoint) -> _Endpoint:
+        """Tell what is refused, in the shape that the client knows."""
 
-        async def keyed(request: Request) -> Response:
+        async def told(request: Request) -> Response:
+            try:
+                return await endpoint(request)
+            except TooMany as error:
+                self.metrics.refused.labels("sessions").inc()
+                refused = Refused(429, str(error), again=True)
+            except Refused as error:
+                refused = error
             spoken = "/v1/messages" if "anthropic-version" in request.headers else "/v1/chat/completions"
-            error_body = WIRES[spoken].error_body
-            refused = Refused(401, "this key opens no session")
-            session = self.sessions.by_key(key_of(request.headers))
-            if session is not None:
-                try:
-                    return await endpoint(request, session)
-                except Refused as error:
-                    refused = error
-            body = error_body(refused.status, refused.message, None)
-            return Response(body, refused.status, media_type="application/json")
+            body = WIRES[spoken].error_body(refused.status, refused.message, None)
+            headers = {"retry-after": "1"} if refused.again else {}
+            if refused.status == 408:
+                headers["connection"] = "close"  # what comes of the body yet is nobody's
+            return Response(body, refused.status, headers, media_type="application/json")
 
-        return keyed
+        return told
 
-    async def _count(self, request: Request, session: Session) -> Response:
-        body = await read_body(request.headers, request.receive, self._settings.limits.body_bytes)
+    async def _count(self, request: Request) -> Response:
+        session = self.sessions.by_key(key_of(request.headers))
+        if session is None:
+            raise _no_session()
+        limits = self._settings.limits
+        body = await read_body(request.headers, request.receive, limits.body_bytes, limits.body_s)
         try:
             count = session.count(parse_count(body))
         except (BadAsk, ChatError) as error:
             raise Refused(400, str(error)) from error
         return Response(count_body(count), media_type="application/json")
 
-    async def _models(self, _: Request, __: Session) -> Response:
+    async def _models(self, request: Request) -> Response:
+        self._admit(request)
         return Response(models_body([self._settings.policy.name], self._created), media_type="application/json")
 
-    async def _model(self, request: Request, _: Session) -> Response:
+    async def _model(self, request: Request) -> Response:
+        self._admit(request)
         return Response(model_body(request.path_params["name"], self._created), media_type="application/json")
+
+    def _admit(self, request: Request) -> None:
+        """Let those in whose key opens a session, or would open one: a client that only looks gets none.
+
+        Raises:
+            Refused: It opens none.
+        """
+        key = key_of(request.headers)
+        if not key or not (self._settings.any_key or self.sessions.by_key(key) is not None):
+            raise _no_session()
 
     async def _health(self, _: Request) -> Response:
         healthy = not self.turns.draining
@@ -189,3 +206,7 @@ class Application:
         self.metrics.unwritten.set(self.journal.waiting)
         self.metrics.store_errors.set(self.journal.failed)
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _no_session() -> Refused:
+    return Refused(401, "this key opens no session")

@@ -41,25 +41,25 @@ class Attempts:
     Args:
         index: Index of the turn.
         body: Digest of the request.
-        key: The client's own name of the request; empty without one.
     """
 
     index: int
     body: bytes
-    key: str = ""
     attempts: list[Attempt] = field(default_factory=list)
     taken: Attempt | None = None
     """The one that the client went on from."""
     doubt: str = ""
     """Why none counts as used unless the client goes on from it; empty where there is no doubt."""
+    reward: float = 0.0
+    """Of the turn, whichever attempt it turns out to be."""
     settled: bool = False
     """Nothing more becomes known."""
     ended: float = 0.0
-    """When its last answer had gone out, on the monotonic clock; 0 while it is on its way."""
+    """When its last answer had gone out, on the monotonic clock; 0 while it, or one more, is on its way."""
 
     @property
     def used(self) -> Attempt | None:
-        """The attempt that the client used, as far as is known: the one that it went on from, or its last whole answer.
+        """The attempt that the client used, as far as is known: that which it went on from, or the last one, if whole.
 
         Of several choices nobody knows which one it was until the client goes on; then none counts as used.
         """
@@ -77,7 +77,8 @@ class Attempts:
             facts: dict[str, Any] = {**turn.facts, "delivered": attempt.delivery}
             if self.doubt:
                 facts["doubt"] = self.doubt
-            yield replace(turn, used=attempt is used, facts=facts)
+            reward = self.reward if attempt is (used or self.attempts[-1]) else 0.0
+            yield replace(turn, used=attempt is used, reward=reward, facts=facts)
 
     def end(self) -> None:
         """Note that the last answer has gone out."""

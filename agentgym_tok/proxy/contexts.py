@@ -34,12 +34,14 @@ class Given:
         told: The message that a faithful client sends back.
         reasonings: The reasoning of each answer in its conversation and of its own, as far as the client has it.
         messages: Of its conversation and it.
+        digest: Of both, as a later request quotes them.
     """
 
     turn: Turn
     told: Message
     reasonings: tuple[str | None, ...] = ()
     messages: int = 0
+    digest: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +56,7 @@ class Prepared:
         news: The messages behind the source's answer, of which the bridge is made; empty where no bridge is.
         rendered: The messages that the template makes the context of; empty where it does not.
         reason: Why it was rendered although some turn said the same: a refusal of the bridge, or `ambiguous`.
+        beginnings: Digests of the conversation up to each message.
     """
 
     context: Context
@@ -63,6 +66,11 @@ class Prepared:
     news: tuple[Message, ...] = ()
     rendered: tuple[Message, ...] = ()
     reason: str = ""
+    beginnings: frozenset[bytes] = frozenset()
+
+    def holds(self, given: Given) -> bool:
+        """Tell whether the conversation begins with an earlier one and its answer."""
+        return given.digest in self.beginnings
 
 
 @dataclass(slots=True)
@@ -89,8 +97,8 @@ class Contexts:
         """
         whole = [*conversation, given.told]
         given.reasonings, given.messages = _reasonings(whole), len(whole)
-        *_, digest = _digests(whole, tools)
-        self._given.setdefault(digest, []).append(given)
+        *_, given.digest = _digests(whole, tools)
+        self._given.setdefault(given.digest, []).append(given)
 
     def prepare(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> Prepared:
         """Return the context of a request.
@@ -120,12 +128,13 @@ class Contexts:
             news = _with_own_ids(answer, given.told, conversation[place:])
             bridged = self.chat.bridge(answered(given.turn), news)
             if not isinstance(bridged, Refusal):
-                return Prepared(self._begun(bridged, prefill), conversation, prefill, given, news)
+                context = self._begun(bridged, prefill)
+                return Prepared(context, conversation, prefill, given, news, beginnings=frozenset(digests))
             reason = bridged.reason
             break
         opened = self.chat.open(conversation, tools or None)
         context = self._begun(opened, prefill)
-        return Prepared(context, conversation, prefill, None, (), conversation, reason)
+        return Prepared(context, conversation, prefill, None, (), conversation, reason, frozenset(digests))
 
     def found(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], ids_T: Ids) -> Prepared:
         """Return the context that an engine made of a request by itself.
@@ -137,16 +146,16 @@ class Contexts:
         """
         root = Root(self.chat.fingerprint, self.chat.vocab_size, tuple(tools))
         source = self._longest(root, ids_T)
-        conversation = tuple(messages)
+        conversation, digests = tuple(messages), frozenset(_digests(messages, tools))
         if source is None:
             made = _makes(lambda: self.chat.open(conversation, tools or None), ids_T)
             context = Context(root, Span(ids_T, "prompt"))
-            return Prepared(context, conversation, "", None, (), conversation if made else ())
+            return Prepared(context, conversation, "", None, (), conversation if made else (), beginnings=digests)
         before = answered(source.turn)
         context = before.extend(Span(ids_T[len(before) :], "observation"))
         news = conversation[source.messages :]
         made = _makes(lambda: self.chat.bridge(before, news), ids_T)
-        return Prepared(context, conversation, "", source, news if made else ())
+        return Prepared(context, conversation, "", source, news if made else (), beginnings=digests)
 
     def _longest(self, root: Root, ids_T: Ids) -> Given | None:
         """Return the turn that ids go on from: the longest one, and of equal ones the newest that was used."""
@@ -208,11 +217,15 @@ def _fits(back: Sequence[str | None], told: Sequence[str | None]) -> bool:
 
 def _with_own_ids(answer: Message, told: Message, news: Sequence[Message]) -> tuple[Message, ...]:
     """Name the calls that results answer as the turn does, whatever the client calls them."""
-    own = {back.id: call.id for back, call in zip(answer.tool_calls, told.tool_calls, strict=True)}
-    return tuple(
-        replace(message, tool_call_id=own[message.tool_call_id]) if message.tool_call_id in own else message
-        for message in news
-    )
+    own: dict[str | None, list[str]] = {}
+    for back, call in zip(answer.tool_calls, told.tool_calls, strict=True):
+        own.setdefault(back.id, []).append(call.id)
+    # Where calls share an id, their results come in the calls' order.
+    named = []
+    for message in news:
+        ids = own.get(message.tool_call_id)
+        named.append(message if not ids else replace(message, tool_call_id=ids.pop(0) if len(ids) > 1 else ids[0]))
+    return tuple(named)
 
 
 def _digests(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:

@@ -51,7 +51,9 @@ class Draft:
         prepared: What the engine gets; None until it is known.
         edge: How that came about; where it leads is known once the turn is recorded.
         started: Unix time in seconds.
-        cancel: Breaks it off.
+        new_key: The request's key was not known before.
+        cancel: Stops what draws it.
+        broken: Why it was stopped.
     """
 
     ask: Ask
@@ -63,7 +65,18 @@ class Draft:
     prepared: Prepared | None = None
     edge: Edge = _NOT_DRAWN
     started: float = field(default_factory=time.time)
+    new_key: bool = False
     cancel: Callable[[], object] = lambda: None
+    broken: Failure | None = None
+
+    def break_off(self, reason: Failure) -> None:
+        """Stop drawing it.
+
+        Args:
+            reason: Stands in the record.
+        """
+        self.broken = self.broken or reason
+        self.cancel()
 
     @property
     def context(self) -> Context:

@@ -1,5 +1,6 @@
 """Turns from a policy, whole or piece by piece; whoever stops listening stops the engine where it can be stopped."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
@@ -7,16 +8,41 @@ from typing import Self
 
 from agentgym_tok.policies.asker import Answer, Asker
 from agentgym_tok.policies.base import BasePolicy
+from agentgym_tok.tokens import as_ids, as_logprobs
 from agentgym_tok.types import Delta, Policy, Request
 
 __all__ = ["Drawer"]
 
 
+class _Heard:
+    """Hear a turn's tokens in the policy's thread, and tell it when nobody listens any more.
+
+    Args:
+        loop: Where the pieces go; None drops them.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self.pieces: asyncio.Queue[Delta | None] = asyncio.Queue()
+        self.count = 0
+        """Tokens that were heard."""
+        self.gone = False
+        """Nobody listens."""
+        self._loop = loop
+
+    def take(self, _: Request, place: int, index: int, logprob: float) -> bool:
+        """Take a token; false where the turn need not go on."""
+        if self._loop is not None and place == self.count and not self.gone:  # not what is drawn a second time
+            self.count += 1
+            piece = Delta(as_ids([index]), as_logprobs([logprob], 1))
+            self._loop.call_soon_threadsafe(self.pieces.put_nowait, piece)
+        return not self.gone
+
+
 class Drawer:
     """Ask a policy from the server's event loop.
 
-    A policy that streams by itself (`vllm:`, `openai:`, `llamacpp:`) is streamed from; any other one draws what waits
-    as one batch in a thread, and its turns come in one piece.
+    A policy that streams by itself (`vllm:`, `openai:`, `llamacpp:`) is streamed from. Any other one draws what waits
+    as one batch in a thread; `hf:` says each token as it is drawn, and of the others a turn comes in one piece.
 
     Args:
         policy: Where turns come from.
@@ -37,8 +63,12 @@ class Drawer:
         await self._asker.__aexit__(kind, error, at)
 
     async def ask(self, request: Request) -> Answer:
-        """Return a turn, or why there is none."""
-        return await self._asker.ask(request)
+        """Return a turn, or why there is none; cancelling it breaks the turn off where the policy listens."""
+        heard = _Heard()
+        try:
+            return await self._asker.ask(request, heard.take)
+        finally:
+            heard.gone = True
 
     async def pieces(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Yield a turn piece by piece; the last piece holds the whole of it.
@@ -47,10 +77,19 @@ class Drawer:
             PolicyError: There is none, or it broke off.
         """
         if not self._streams:
-            turn = await self.ask(request)
-            if isinstance(turn, Exception):
-                raise turn
-            yield Delta(turn.ids_T, turn.logprobs_T, turn)
+            heard = _Heard(asyncio.get_running_loop())
+            asking = asyncio.ensure_future(self._asker.ask(request, heard.take))
+            asking.add_done_callback(lambda _: heard.pieces.put_nowait(None))
+            try:
+                while (piece := await heard.pieces.get()) is not None:
+                    yield piece
+                turn = await asking
+                if isinstance(turn, Exception):
+                    raise turn
+                yield Delta(turn.ids_T[heard.count :], None, turn)
+            finally:
+                heard.gone = True
+                asking.cancel()
             return
         async with aclosing(self.policy.stream(request)) as deltas:  # type: ignore[type-var]
             async for delta in deltas:

@@ -7,24 +7,29 @@ they are asked to; a turn whose ids are not told whole is kept, marked and never
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import AgentGymTokError, PolicyError, TransientPolicyError
 from agentgym_tok.policies.http.failures import Refused as EngineRefused
+from agentgym_tok.policies.http.failures import Transient
 from agentgym_tok.policies.http.vllm import VLLMPolicy
 from agentgym_tok.policies.http.vllm_replies import TurnReader
-from agentgym_tok.proxy.answering import Refused, Send
+from agentgym_tok.proxy.answering import GAVE_UP, SHUT_DOWN, Refused, Send
 from agentgym_tok.proxy.attempts import Attempt, Delivery
 from agentgym_tok.proxy.drafts import Answer, Draft, Evidence
+from agentgym_tok.proxy.drift_names import prompt_drift, words_drift
 from agentgym_tok.proxy.journal import Journal
 from agentgym_tok.proxy.session import Session
 from agentgym_tok.proxy.wire import Ask, BadAsk, Image, Usage, Wire, sse
+from agentgym_tok.proxy.wire.openai_errors import error_document
 from agentgym_tok.proxy.wire.reply import json_bytes
-from agentgym_tok.tokens import as_ids
+from agentgym_tok.tokens import Ids, as_ids
 from agentgym_tok.trace import Failure, TraceStore
 from agentgym_tok.types import Completion, Message, Request, Sampling
 
@@ -34,6 +39,8 @@ PATH: Final = "/v1/chat/completions"
 """The one path whose answers tell ids."""
 
 _ASKED: Final = {"return_token_ids": True, "logprobs": True}
+_PLAIN: Final = {"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+"""What no client may set to anything else, and what a model's own `generation_config` must not set either."""
 _DONE: Final = b"data: [DONE]\n\n"
 
 
@@ -43,7 +50,7 @@ class EngineMode:
     Args:
         policy: The engine.
         chat: Tokenizer and template of its model.
-        defaults: Of them, the longest turn where a client sets none.
+        defaults: Sampling parameters where a client sets none.
         store: Keeps images.
         journal: Writes to it.
     """
@@ -63,7 +70,12 @@ class EngineMode:
             raise BadAsk("one choice at a time in --mode engine", where="n", got=ask.n, expected="1")
         for image in ask.images:
             self._keep(image)
-        return EngineExchange(session, session.open(ask, evidence), body, self._policy, self._chat, self._defaults)
+        draft = session.open(ask, evidence)
+        try:
+            return EngineExchange(session, draft, body, self._policy, self._chat, self._defaults)
+        except BaseException:
+            session.drop(draft)
+            raise
 
     def _keep(self, image: Image) -> None:
         """Store what a conversation shows: the file, or the address where only that is known."""
@@ -82,7 +94,7 @@ class EngineExchange:
         body: The request.
         policy: The engine.
         chat: Tokenizer and template of its model.
-        defaults: Of them, the longest turn where the client sets none.
+        defaults: Sampling parameters where the client sets none.
     """
 
     def __init__(
@@ -96,10 +108,13 @@ class EngineExchange:
         self._policy, self._chat = policy, chat
         asked: dict[str, Any] = json.loads(body)
         self._wanted = {name for name in _ASKED if asked.get(name)}
-        limit = {} if {"max_tokens", "max_completion_tokens"} & asked.keys() else {"max_tokens": defaults.max_tokens}
-        self._body = {**asked, **limit, **_ASKED, "model": policy.model}
+        self._body = {**_in_force(self.sampling, session.seed(draft, 0), asked), **_ASKED, "model": policy.model}
         self._reader: TurnReader | None = None
+        self._drift: tuple[str, ...] = ()
+        self._ids: list[Ids] = []
         self._count = 0
+        self._told = 0
+        """Ids of which the client was told what they say."""
         self._opened = False
         self._recorded: list[Attempt] | None = None
 
@@ -119,12 +134,13 @@ class EngineExchange:
         try:
             document = await engine.loop.awaited(engine.ask(PATH, self._body))
             self._take(document)
+            turn = self._completion()
         except asyncio.CancelledError:
-            self._end(None, Failure("client", "Disconnected", "the client went away"))
+            self._left()
             raise
         except AgentGymTokError as error:
             raise self._failed(error) from error
-        self._end(self._completion())
+        self._record(turn)
         return json_bytes(self._without(document))
 
     async def streamed(self, send: Send) -> None:
@@ -139,22 +155,28 @@ class EngineExchange:
                     self._take(document)
                     self._opened = True
                     await send(sse.data(self._without(document)))
+                    self._told = self._count
+            turn = self._completion()
         except asyncio.CancelledError:
-            self._end(None, Failure("client", "Disconnected", "the client went away"))
+            self._left()
             raise
         except AgentGymTokError as error:
             refused = self._failed(error)
             if not self._opened:
                 raise refused from error
-            await send(sse.data({"error": {"message": refused.message, "type": "server_error", "code": None}}))
+            await send(self.fail(refused.status, refused.message))
             return
-        self._end(self._completion())
+        self._record(turn)
         await send(_DONE)
 
     async def keep_open(self, send: Send) -> None:
         """Tell the client that there is still somebody."""
         self._opened = True
         await send(sse.COMMENT)
+
+    def fail(self, status: int, message: str) -> bytes:
+        """Return what ends a stream that cannot go on."""
+        return sse.data({"error": error_document(status, message)})
 
     def delivered(self, delivery: Delivery) -> None:
         """Note how much of the answer the client got."""
@@ -181,6 +203,7 @@ class EngineExchange:
                 raise PolicyError("the engine does not tell its prompt", where=self._policy.name, fix=fix)
             prompt_T = as_ids(prompt, where="prompt of the engine", vocab_size=self._chat.vocab_size)
             self.session.fit(self.draft, prompt_T)
+            self._drift = prompt_drift(self.draft)
             request = Request(prompt_T, self.sampling)
             self._reader = TurnReader(
                 request, self.sampling.max_tokens, self._chat, self._policy.name, self._policy.engine, self._policy.kind
@@ -188,39 +211,50 @@ class EngineExchange:
         delta = self._reader.add(document)
         if delta is not None:
             self.first = self.first or time.monotonic()
+            self._ids.append(as_ids(delta.ids_T, where="ids of the engine", vocab_size=self._chat.vocab_size))
             self._count += len(delta.ids_T)
 
     def _completion(self) -> Completion:
-        assert self._reader is not None  # there was a document
-        turn = self._reader.completion()
-        if not self.draft.ask.images:
-            return turn
-        note = "; ".join(filter(None, (turn.note, "its context shows images, which no ids tell")))
-        return replace(turn, ids_exact=False, note=note)
+        if self._reader is None:
+            raise Transient("the answer is empty", where=self._policy.name, expected="a turn")
+        return self._reader.completion()
 
-    def _end(self, turn: Completion | None, failure: Failure | None = None) -> None:
-        """Record the turn; what broke off before the engine told its prompt has no context, and is no turn."""
+    def _left(self) -> None:
+        task = asyncio.current_task()
+        # Who was not told why, and was cancelled all the same, is at the end of its loop.
+        by_us = task is not None and task.cancelling()
+        self._break_off(self.draft.broken or (SHUT_DOWN if by_us else GAVE_UP))
+
+    def _break_off(self, failure: Failure) -> None:
+        """Record a turn as far as it came; before the engine told its prompt it has no context, and is no turn."""
         if self._recorded is not None:
             return
         if self.draft.prepared is None:
             self.session.drop(self.draft)
             return
-        completion = turn or Completion(as_ids([]), finish_reason="abort", sampling=self.sampling)
-        said = self._chat.parse(completion.ids_T, self.draft.ask.tools or None)
+        # What its log-probabilities are of is known with the whole turn only; broken ones are never trained.
+        ids_T = as_ids(np.concatenate(self._ids) if self._ids else [])
+        self._record(Completion(ids_T, finish_reason="abort", sampling=self.sampling), failure, self._told)
+        self.delivered("part" if self._opened else "none")
+
+    def _record(self, turn: Completion, failure: Failure | None = None, told_tokens: int | None = None) -> None:
+        if self.draft.ask.images:
+            note = "; ".join(filter(None, (turn.note, "its context shows images, which no ids tell")))
+            turn = replace(turn, ids_exact=False, note=note)
+        said = self._chat.parse(turn.ids_T, self.draft.ask.tools or None)
         told = Message("assistant", said.content, tool_calls=said.tool_calls, reasoning=said.reasoning)
-        self._recorded = self.session.record(self.draft, [Answer(completion, told, failure)])
-        if turn is None:
-            self.delivered("part" if self._opened else "none")
+        self._recorded = self.session.record(self.draft, [Answer(turn, told, failure, told_tokens)])
 
     def _failed(self, error: AgentGymTokError) -> Refused:
-        self._end(None, Failure("policy", type(error).__name__, str(error)))
+        self._break_off(Failure("policy", type(error).__name__, str(error)))
         if isinstance(error, EngineRefused) and error.status is not None:
             return Refused(error.status, f"the engine refuses: {error.got}")
         again = isinstance(error, TransientPolicyError)
-        return Refused(503 if again else 502, f"the engine failed: {error.what}", again=again)
+        drift = words_drift(error.what)
+        return Refused(503 if again else 502, f"the engine failed: {error.what}", again=again, drift=drift)
 
     def _without(self, document: Any) -> Any:
-        """Return an answer without what the client did not ask for."""
+        """Return an answer without what the client did not ask for, and with what is to be known of its ids."""
         if "return_token_ids" not in self._wanted:
             document = {name: value for name, value in document.items() if name != "prompt_token_ids"}
         gone = {"return_token_ids": ("token_ids", "prompt_token_ids"), "logprobs": ("logprobs",)}
@@ -229,12 +263,29 @@ class EngineExchange:
             {name: value for name, value in choice.items() if name not in hidden}
             for choice in document.get("choices") or ()
         ]
-        return {**document, "choices": choices}
+        drift, self._drift = self._drift, ()  # once
+        return {**document, "choices": choices, **({"drift": drift} if drift else {})}
+
+
+def _in_force(sampling: Sampling, seed: int, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request with all that decides what is drawn: what its client set, in its own words, and the rest."""
+    ours = {
+        **_PLAIN,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or -1,  # the value for "all" that every version knows
+        "stop": list(sampling.stop),
+        "seed": seed,
+    }
+    if asked.get("max_completion_tokens") is None:
+        ours["max_tokens"] = sampling.max_tokens
+    return {**asked, **{name: value for name, value in ours.items() if asked.get(name) is None}}
 
 
 def _prompt_of(document: Any) -> Any:
     if not isinstance(document, dict):
         return None
-    choices = [choice for choice in document.get("choices") or () if isinstance(choice, dict)]
+    listed = document.get("choices")
+    choices = [choice for choice in (listed if isinstance(listed, list) else ()) if isinstance(choice, dict)]
     told = (document.get("prompt_token_ids"), *(choice.get("prompt_token_ids") for choice in choices))
     return next((ids for ids in told if ids is not None), None)

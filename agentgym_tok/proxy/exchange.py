@@ -11,8 +11,9 @@ import numpy as np
 
 from agentgym_tok.chat import ChatFormat, TurnStream, opens_reasoning
 from agentgym_tok.chat.deltas import TextDelta, TurnDelta
+from agentgym_tok.chat.stops import stop_end
 from agentgym_tok.errors import AgentGymTokError, PolicyError, TransientPolicyError
-from agentgym_tok.proxy.answering import Refused, Send
+from agentgym_tok.proxy.answering import GAVE_UP, SHUT_DOWN, Refused, Send
 from agentgym_tok.proxy.attempts import Attempt, Delivery
 from agentgym_tok.proxy.drafts import Answer, Draft, Evidence
 from agentgym_tok.proxy.drawing import Drawer
@@ -64,7 +65,11 @@ class TokenMode:
             fix = "run the proxy with --mode engine, which passes images on"
             raise BadAsk("images cannot be turned into ids here", where="messages", fix=fix)
         draft = session.prepare(ask, evidence)
-        return Exchange(session, draft, wire, self._drawer, self._chat, self._defaults)
+        try:
+            return Exchange(session, draft, wire, self._drawer, self._chat, self._defaults)
+        except BaseException:
+            session.drop(draft)
+            raise
 
 
 class _Choice:
@@ -138,10 +143,21 @@ class _Choice:
 
     def _close(self, completion: Completion, message: AssistantMessage | None) -> bytes:
         """Take the end; returns what the client is told last."""
-        self.completion, self._said = completion, message
-        self.drift = completion_drift(completion)
+        self.completion, self._said = self._marked(completion), message
+        self.drift = completion_drift(self.completion)
         told, stream = self._tell(self._cut.end()), self._exchange.stream
-        return told + stream.close(completion.finish_reason, self._cut.found, self._index, message, self.drift)
+        # Behind a stop string nothing is told, so that what no piece of a turn could tell is not missed either.
+        whole = message if self._cut.found is None else None
+        return told + stream.close(completion.finish_reason, self._cut.found, self._index, whole, self.drift)
+
+    def _marked(self, completion: Completion) -> Completion:
+        """Return the turn, marked where it goes on behind a stop string, as an engine must not."""
+        stop = self._exchange.sampling.stop
+        end = stop_end(self._exchange.chat, completion.ids_T, stop) if stop else None
+        if end is None or end == len(completion.ids_T):
+            return completion
+        note = "; ".join(filter(None, (completion.note, "it goes on behind a stop string")))
+        return replace(completion, ids_exact=False, weight_versions=(), note=note)
 
     def told(self) -> Choice:
         """Return the choice as the client is told it."""
@@ -287,6 +303,10 @@ class Exchange:
         """Tell the client that there is still somebody."""
         await self._send(send, self.stream.ping() if self._opened else b"")
 
+    def fail(self, status: int, message: str) -> bytes:
+        """Return what ends a stream that cannot go on."""
+        return self.stream.fail(status, message)
+
     def delivered(self, delivery: Delivery) -> None:
         """Note how much of the answer the client got."""
         if self._recorded:
@@ -326,7 +346,10 @@ class Exchange:
         """Record what the client left, as far as it came."""
         if self._recorded is not None:
             return
-        failure = Failure("client", "Disconnected", "the client went away")
+        task = asyncio.current_task()
+        # Who was not told why, and was cancelled all the same, is at the end of its loop.
+        by_us = task is not None and task.cancelling()
+        failure = self.draft.broken or (SHUT_DOWN if by_us else GAVE_UP)
         answers = [choice.answer(failure, told_tokens=choice.told_tokens) for choice in self.choices]
         self._recorded = self.session.record(self.draft, answers)
         self.delivered("part" if self._opened else "none")
@@ -342,9 +365,9 @@ class Exchange:
             return
         answers = []
         for choice in self.choices:
-            failed = choice.error
-            failure = None if failed is None else Failure("policy", type(failed).__name__, str(failed))
-            answers.append(choice.answer(failure, told_tokens=choice.told_tokens))
+            # The client gets none of the choices, so a whole one must not count either.
+            kind, words = type(error).__name__, str(choice.error or f"another choice failed: {error}")
+            answers.append(choice.answer(Failure("policy", kind, words), told_tokens=choice.told_tokens))
         self._recorded = self.session.record(self.draft, answers)
         self.delivered("part" if self._opened else "none")
         again = isinstance(error, TransientPolicyError)

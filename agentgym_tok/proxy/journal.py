@@ -61,16 +61,15 @@ class Journal:
 
     async def room(self) -> None:
         """Wait until there is room for more."""
-        await self._fewer(self._most_waiting)
-
-    async def drain(self) -> None:
-        """Wait until all is written."""
-        await self._fewer(1)
-
-    async def _fewer(self, count: int) -> None:
-        while self.waiting >= count:
+        while self.waiting >= self._most_waiting:
             self._changed.clear()
             await self._changed.wait()
+
+    async def drain(self) -> None:
+        """Wait until all is written that was put before."""
+        reached = asyncio.Event()
+        self.put(lambda: self._loop.call_soon_threadsafe(reached.set), _nothing)
+        await reached.wait()
 
     def _work(self) -> None:
         while (entry := self._jobs.get()) is not None:
@@ -91,3 +90,7 @@ class Journal:
             self.failed += 1
             failed(error)
         self._changed.set()
+
+
+def _nothing(_: Exception) -> None:
+    """Make nothing of an error that cannot come."""

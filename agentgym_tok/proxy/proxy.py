@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, TypeVar
 import uvicorn
 
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.errors import ConfigError
+from agentgym_tok.errors import ConfigError, ResetNeeded, TraceError
 from agentgym_tok.policies import load_policy
 from agentgym_tok.proxy.app import Application, Settings  # says what is missing of the extra
 from agentgym_tok.proxy.limits import Limits
@@ -140,6 +140,8 @@ class Proxy:
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join()
+        elif self._loop is None:
+            self._socket.close()  # it never ran
 
     async def _serve(self, ready: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -177,7 +179,8 @@ class Proxy:
         try:
             yield session
         except BaseException as error:
-            session.end("failed", failure=Failure("client", type(error).__name__, str(error)))
+            with contextlib.suppress(TraceError):  # the first error is the one to see
+                session.end("failed", failure=Failure("client", type(error).__name__, str(error)))
             raise
         session.end()
 
@@ -252,16 +255,28 @@ class ProxySession:
             status: `done`, `failed` or `abandoned`.
             success: The verdict, where there is one.
             failure: What failed, where the status is `failed`.
+
+        Raises:
+            ConfigError: An episode cannot end so.
+            ResetNeeded: The session was abandoned before, and cannot end otherwise.
+            TraceError: The store did not take all of it; the episode has failed.
         """
         app = self.proxy._app
 
         async def end() -> None:
             if self.session.closing is None:
                 app.sessions.end(self.session, status, success, failure)
+            elif self.session.closing[0] == "abandoned" and (status, success) != ("abandoned", None):
+                fix = "end a session before its limit idle_s, or raise that"
+                raise ResetNeeded("the session was abandoned before", where=f"session {self.id}", fix=fix)
             await self.session.ended.wait()
             await app.journal.drain()
 
         self.proxy._call(end())
+        if self.session.broken is not None:
+            raise TraceError(
+                "the session's trace is not whole", where=f"session {self.id}", got=str(self.session.broken)
+            ) from self.session.broken
         return self.proxy._store.episode(self.id)
 
     @property

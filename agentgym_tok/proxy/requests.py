@@ -1,5 +1,6 @@
 """Requests as they come: their keys, their bodies within bounds, and what they say of themselves."""
 
+import asyncio
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -41,12 +42,26 @@ def evidence_of(path: str, headers: Mapping[str, str], body: bytes) -> Evidence:
     )
 
 
-async def read_body(headers: Headers, receive: Receive, most: int) -> bytes:
+async def read_body(headers: Headers, receive: Receive, most: int, within_s: float = 60.0) -> bytes:
     """Return the body.
 
+    Args:
+        headers: Of the request.
+        receive: Returns its pieces.
+        most: Longest body, in bytes.
+        within_s: How long it may take to come, in seconds.
+
     Raises:
-        Refused: It is too long, which is known before it is read whole, or the client is gone.
+        Refused: It is too long, which is known before it is read whole, or too slow, or the client is gone.
     """
+    try:
+        async with asyncio.timeout(within_s):
+            return await _read_body(headers, receive, most)
+    except TimeoutError:
+        raise Refused(408, f"a body may take {within_s:g} s to come", again=True) from None
+
+
+async def _read_body(headers: Headers, receive: Receive, most: int) -> bytes:
     too_long = Refused(413, f"a body may have {most} bytes")
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:

@@ -1,22 +1,26 @@
 """A session of a foreign agent: an episode whose turns come as requests, each with its whole conversation."""
 
 import asyncio
+import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.errors import ChatError, ResetNeeded, TraceError
+from agentgym_tok.errors import ConfigError, ResetNeeded, TraceError
 from agentgym_tok.proxy.attempts import Attempt, Attempts, Delivery
 from agentgym_tok.proxy.contexts import Contexts, Given, Prepared
 from agentgym_tok.proxy.drafts import Answer, Draft, Evidence, facts_of
 from agentgym_tok.proxy.journal import Journal
+from agentgym_tok.proxy.retries import Retries
 from agentgym_tok.proxy.waiting import Waiting
 from agentgym_tok.proxy.wire import Ask, BadAsk
 from agentgym_tok.seeds import derive_seed
 from agentgym_tok.tokens import Ids
 from agentgym_tok.trace import Edge, EpisodeHead, Failure, Lineage, Status, TraceStore, Turn, classify, sent_digest
+from agentgym_tok.trace.laws import answered
 from agentgym_tok.types import Message
 
 __all__ = ["Session"]
@@ -39,7 +43,7 @@ class Session:
         self.active = time.monotonic()
         """When it was last asked something."""
         self.broken: Exception | None = None
-        """Why the store did not take a turn."""
+        """Why a turn could not be recorded."""
         self.closing: tuple[Status, bool | None, Failure | None] | None = None
         """How it is to end, once nothing is being drawn any more."""
         self.ended = asyncio.Event()
@@ -50,11 +54,12 @@ class Session:
         self._contexts = Contexts(chat)
         self._lineage = Lineage(chat.parse)
         self._waiting = Waiting(self._lineage)
-        self._seen: set[bytes] = set()
-        self._keys: dict[str, bytes] = {}
+        self._retries = Retries(self._waiting)
         self._responses: dict[str, tuple[Message, ...]] = {}
         self._notes: dict[str, Any] = {}
         self._requests = 0
+        self._lost: Exception | None = None
+        """Why the store took no more; the journal's thread alone says so."""
         self._write(lambda: store.begin(head))
 
     # ---- turns
@@ -71,7 +76,7 @@ class Session:
         draft = self.open(ask, evidence)
         try:
             self._fit(draft, self._contexts.prepare(draft.ask.messages, draft.ask.tools))
-        except ChatError:
+        except BaseException:
             self.drop(draft)
             raise
         return draft
@@ -87,15 +92,12 @@ class Session:
         self._require_open()
         self.active = time.monotonic()
         ask = self._whole(ask)
-        retry, doubt = self._retry(evidence)
-        again = self._waiting.asked_again(evidence, explicit=bool(retry))
-        if again is not None:
-            again.ended, retry, doubt = 0.0, retry or "same_body", ""  # an answer is on its way once more
+        verdict = self._retries.judge(evidence, self.drawing)
+        if verdict.again is not None:
+            verdict.again.ended = 0.0  # an answer is on its way once more
         number, self._requests = self._requests, self._requests + 1
-        self._seen.add(evidence.body)
-        if evidence.key:
-            self._keys[evidence.key] = evidence.body
-        draft = Draft(ask, evidence, number, again, retry, doubt)
+        draft = Draft(ask, evidence, number, verdict.again, verdict.shown_by, verdict.doubt)
+        draft.new_key = self._retries.note(evidence)
         self.drawing.add(draft)
         return draft
 
@@ -117,8 +119,14 @@ class Session:
         return len(self._contexts.prepare(ask.messages, ask.tools).context)
 
     def drop(self, draft: Draft) -> None:
-        """Forget a turn that was never asked for."""
+        """Let go of a turn; one that was never recorded leaves no trace."""
+        if draft not in self.drawing:
+            return
         self.drawing.discard(draft)
+        if draft.again is not None:
+            draft.again.end()
+        if draft.new_key:
+            self._retries.forget(draft.evidence)
 
     def _fit(self, draft: Draft, prepared: Prepared) -> None:
         self._waiting.note_taken(prepared)
@@ -153,7 +161,7 @@ class Session:
             self._break(error)
             raise
         self._waiting.refresh(turns)
-        if draft.ask.protocol == "openai_responses" and len(answers) == 1:
+        if reply_id and draft.ask.protocol == "openai_responses":
             self._responses[reply_id] = (*draft.ask.messages[draft.ask.lead :], answers[0].told)
         self._flush()
         return recorded
@@ -169,6 +177,7 @@ class Session:
 
     def deliver(self, recorded: Sequence[Attempt], delivery: Delivery) -> None:
         """Say how much of an answer the client got."""
+        self.active = time.monotonic()
         self._waiting.deliver(recorded, delivery)
 
     def reap(self) -> None:
@@ -179,58 +188,63 @@ class Session:
     # ---- what others say of the session
 
     def reward(self, value: float) -> None:
-        """Add a reward to the newest turn that the client used.
+        """Add a reward to the newest turn that the client used; where it used none, to the newest that there is.
 
         Raises:
-            ResetNeeded: There is none, or the session has ended.
-            TraceError: The store did not take an earlier turn.
+            ConfigError: It is no number.
+            ResetNeeded: There is no turn, or the session has ended.
+            TraceError: An earlier turn could not be recorded.
         """
         self._require_open()
-        given = self._waiting.rewarded()
-        if given is None:
+        if not math.isfinite(value):
+            raise ConfigError("a reward is a finite number", where=f"session {self.head.id}", got=value)
+        self.active = time.monotonic()
+        turns = self._waiting.rewarded()
+        if turns is None:
             fix = "reward a session after its agent has got an answer"
             raise ResetNeeded("there is no turn to reward", where=f"session {self.head.id}", fix=fix)
-        given.turn = replace(given.turn, reward=given.turn.reward + value)
+        turns.reward += value
 
     def note(self, **metadata: Any) -> None:
-        """Keep small JSON-able facts; they stand in the trace on the next turn that is written.
+        """Keep small facts, which stand in the trace on the next turn that is written; without turns they are lost.
 
         Raises:
+            ConfigError: They are no JSON.
             ResetNeeded: The session has ended.
         """
         self._require_open()
+        try:
+            json.dumps(metadata, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ConfigError("facts must be JSON", where=f"session {self.head.id}", got=str(error)) from error
+        self.active = time.monotonic()
         self._notes |= metadata
 
     def end(self, status: Status = "done", success: bool | None = None, failure: Failure | None = None) -> None:
-        """Write all turns and the end; what is still being drawn has to be broken off first."""
+        """Write all turns and the end; what is still being drawn has to be broken off first.
+
+        An episode of which the store did not take everything has failed, whatever it was to end as.
+        """
         if self.ended.is_set():
             return
         self.ended.set()
         self._flush(last=True)
-        if self.broken is not None and failure is None:
-            status, failure = "failed", Failure("store", type(self.broken).__name__, str(self.broken))
-        self._write(lambda: self._store.finish(self.head.id, status, success, failure))
+
+        def finish() -> None:
+            lost = self._lost or self.broken
+            if lost is None:
+                self._store.finish(self.head.id, status, success, failure)
+            else:
+                self._store.finish(self.head.id, "failed", None, Failure("store", type(lost).__name__, str(lost)))
+
+        self._journal.put(finish, self._break)
 
     @property
     def turns(self) -> int:
         """Turns so far."""
         return len(self._lineage)
 
-    # ---- retries
-
-    def _retry(self, evidence: Evidence) -> tuple[str, str]:
-        """Return what shows that a request was sent before, and why its answer may not count."""
-        key, body = evidence.key, evidence.body
-        if key and self._keys.get(key, body) != body:
-            raise BadAsk("this key names another request", where="idempotency-key", fix="take a new key")
-        named = "idempotency_key" if key in self._keys else "retry_header" if evidence.retries else ""
-        if not named or body not in self._seen:
-            return named, ""
-        for draft in self.drawing:
-            if draft.evidence.body == body:
-                draft.cancel()  # nobody waits for it any more
-                return named, ""
-        return named, "asked for again, after the first answer had been counted"
+    # ---- turns as they are written
 
     def _edge(self, prepared: Prepared) -> Edge:
         """Return how a context came about, for a turn of its own; another attempt at a turn is a retry of that."""
@@ -240,11 +254,18 @@ class Session:
             edge = replace(edge, kind="rerender", reason=_joined(prepared.reason, "the same ids", edge.reason))
         elif edge.kind == "retry" and prepared.source is not None:
             # It was asked before, and goes on from where that went on from: this says which messages made it.
-            source, reason = prepared.source.turn.index, f"asked before as turn {edge.source}"
-            edge = Edge("continuation", source, len(self._lineage), reason, declared=False)
+            edge = self._goes_on(prepared.source.turn, prepared, f"asked before as turn {edge.source}")
         elif prepared.reason and edge.source is not None:
             edge = replace(edge, reason=_joined(prepared.reason, edge.reason))
         return edge
+
+    def _goes_on(self, source: Turn, prepared: Prepared, reason: str) -> Edge:
+        step, target = self._lineage.step(source.index), len(self._lineage)
+        if step is not None and answered(step.turn).digest == answered(source).digest:
+            return Edge("continuation", source.index, target, reason, declared=False)
+        reason = _joined(reason, f"goes on from attempt {source.attempt} of turn {source.index}, not the used one")
+        place = None if step is None else step.place(prepared.context)
+        return Edge("unknown", source.index, target, reason, declared=False, place=place)
 
     def _turn(self, draft: Draft, turns: Attempts, answer: Answer, choice: int) -> Turn:
         completion = answer.completion
@@ -297,8 +318,15 @@ class Session:
             self._write(lambda written=written: self._store.append(written))  # type: ignore[misc]
 
     def _write(self, job: Callable[[], object]) -> None:
-        if self.broken is None:
-            self._journal.put(job, self._break)
+        def write() -> None:
+            if self._lost is None:  # what follows a turn that was not taken has no place
+                try:
+                    job()
+                except Exception as error:
+                    self._lost = error
+                    raise
+
+        self._journal.put(write, self._break)
 
     def _break(self, error: Exception) -> None:
         self.broken = self.broken or error

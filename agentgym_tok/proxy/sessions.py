@@ -1,10 +1,11 @@
 """Sessions by their keys: minted, found again in constant time, and ended, after which a key opens nothing."""
 
 import hashlib
+import logging
 import secrets
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ConfigError, unknown_name
@@ -14,7 +15,9 @@ from agentgym_tok.trace import EpisodeHead, Failure, Status, TraceStore
 
 __all__ = ["Sessions", "TooMany"]
 
+_LOG = logging.getLogger(__name__)
 _PREFIX = "sk-agt-"
+_ENDED = Failure("client", "SessionEnded", "the session ended before its answer")
 
 
 class TooMany(ConfigError):
@@ -66,7 +69,7 @@ class Sessions:
         Args:
             key: Its key; a new one that nobody can guess without it.
             parent: Id of the session whose agent opened this one as a subagent.
-            head: Fields of `EpisodeHead`, such as `task`, `group_id`, `replica` and `seed`.
+            head: Fields of `EpisodeHead`, such as `task`, `group_id`, `replica`, `seed` and `parent_turn`.
 
         Returns:
             The session and its key.
@@ -78,8 +81,7 @@ class Sessions:
         if len(self) >= self._most:
             raise TooMany("too many sessions are open", where="proxy", got=len(self), fix="end some, or allow more")
         if parent is not None:
-            above = self.by_id(parent)
-            head |= {"parent": parent, "parent_turn": above.turns - 1 if above.turns else None}
+            head["parent"] = self.by_id(parent).head.id
         key = key or _PREFIX + secrets.token_urlsafe(24)
         head = {"id": secrets.token_hex(16), "task": "", "source": self._source, **head}
         session = Session(EpisodeHead(**head), self._chat, self._store, self._journal)
@@ -118,11 +120,18 @@ class Sessions:
         """End a session: what is being drawn is broken off, all is written, and its key opens nothing any more.
 
         Sessions of its subagents that are still open are abandoned.
+
+        Raises:
+            ConfigError: An episode cannot end so.
         """
+        if status == "running" or status not in get_args(Status) or (status == "failed") != (failure is not None):
+            got = f"{status!r} {'with' if failure else 'without'} a failure"
+            expected = "done or abandoned, or failed with its failure"
+            raise ConfigError("no end of a session", where=f"session {session.head.id}", got=got, expected=expected)
         for child in [one for one in self if one.head.parent == session.head.id]:
             self.end(child, "abandoned")
         for draft in list(session.drawing):
-            draft.cancel()
+            draft.break_off(_ENDED)
         session.closing = (status, success, failure)
         for digest in [digest for digest, one in self._by_key.items() if one is session]:
             del self._by_key[digest]
@@ -141,9 +150,12 @@ class Sessions:
         """Write what waits long enough, and abandon sessions that nobody asks."""
         now = time.monotonic()
         for session in self:
-            session.reap()
-            if now - session.active > self._idle_s and not session.drawing:
-                self.end(session, "abandoned")
+            try:
+                session.reap()
+                if now - session.active > self._idle_s and not session.drawing:
+                    self.end(session, "abandoned")
+            except Exception:  # noqa: BLE001  # one session that fails is not the end of the others
+                _LOG.exception("session %s could not be tended", session.head.id)
 
 
 def _digest(key: str) -> bytes:

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from agentgym_tok.errors import AgentGymTokError, ChatError, ResetNeeded
-from agentgym_tok.proxy.answering import Exchanging, Mode, Refused
+from agentgym_tok.proxy.answering import GAVE_UP, SHUT_DOWN, Exchanging, Mode, Refused
 from agentgym_tok.proxy.attempts import Delivery
 from agentgym_tok.proxy.drafts import Evidence
 from agentgym_tok.proxy.journal import Journal
@@ -20,11 +20,13 @@ from agentgym_tok.proxy.requests import evidence_of, key_of, read_body
 from agentgym_tok.proxy.session import Session
 from agentgym_tok.proxy.sessions import Sessions, TooMany
 from agentgym_tok.proxy.wire import WIRES, Ask, BadAsk, Wire
+from agentgym_tok.trace import Failure
 
 __all__ = ["Turns"]
 
 _LOG = logging.getLogger(__name__)
 _PING_S = 10.0
+_LEFT = Failure("client", "Disconnected", "the client went away")
 _JSON = [(b"content-type", b"application/json")]
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 
@@ -110,7 +112,7 @@ class _Endpoint:
             turns.metrics.refused.labels("in_flight").inc()
             raise Refused(429, "too many requests are being answered", again=True)
         session = self._session(headers)
-        body = await read_body(headers, receive, turns.limits.body_bytes)
+        body = await read_body(headers, receive, turns.limits.body_bytes, turns.limits.body_s)
         await turns.journal.room()
         exchange = self._begin(session, body, evidence_of(self._path, headers, body))
         answer.headers = [(b"x-session-id", session.head.id.encode())]
@@ -128,29 +130,45 @@ class _Endpoint:
 
     async def _exchange(self, exchange: Exchanging, receive: Receive, answer: "_Response") -> None:
         """Answer, unless the client goes away or the session ends first."""
-        stream = exchange.draft.ask.stream
-        work = asyncio.ensure_future(self._stream(exchange, answer) if stream else self._whole(exchange, answer))
-        exchange.draft.cancel = work.cancel
+        draft = exchange.draft
+        work = asyncio.ensure_future(
+            self._stream(exchange, answer) if draft.ask.stream else self._whole(exchange, answer)
+        )
+        draft.cancel = work.cancel
         gone = asyncio.ensure_future(_until_gone(receive))
-        gone.add_done_callback(lambda _: work.cancel())
+        gone.add_done_callback(lambda _: draft.break_off(_LEFT))
         delivery: Delivery = "part"
         try:
             await work
             delivery = "whole" if answer.ended else "part"
         except asyncio.CancelledError:
-            self._turns.metrics.disconnects.inc()
-            if not work.done():  # the server itself goes down
-                work.cancel()
+            if not work.done():
+                draft.break_off(SHUT_DOWN)
                 await asyncio.wait([work])
                 raise
-            if not gone.done():
-                raise Refused(409, "the session has ended, or the request was sent again") from None
+            if draft.broken is _LEFT:
+                self._turns.metrics.disconnects.inc()
+            else:
+                await self._tell_end(exchange, answer)
         finally:
             gone.cancel()
-            exchange.session.drop(exchange.draft)
+            exchange.session.drop(draft)
             exchange.delivered(delivery)
             self._turns.sessions.close(exchange.session)
             self._count(exchange)
+
+    async def _tell_end(self, exchange: Exchanging, answer: "_Response") -> None:
+        """Tell the client that there is nothing more, and why.
+
+        Raises:
+            Refused: It was told nothing yet.
+        """
+        broken = exchange.draft.broken
+        status, message = (502, GAVE_UP.message) if broken is None else (409, broken.message)
+        if not answer.status:
+            raise Refused(status, message)
+        await answer.piece(exchange.fail(status, message))
+        await answer.end()
 
     async def _whole(self, exchange: Exchanging, answer: "_Response") -> None:
         body = await exchange.whole()
@@ -183,6 +201,8 @@ class _Endpoint:
         answer.headers.append((b"x-should-retry", again[0]))
         if refused.again:
             answer.headers.append((b"retry-after", again[1]))
+        if refused.status == 408:
+            answer.headers.append((b"connection", b"close"))
         if refused.status == 401:
             answer.headers.append((b"www-authenticate", b"Bearer"))
         await answer.whole(refused.status, self._wire.error_body(refused.status, refused.message, param, refused.drift))
@@ -248,7 +268,7 @@ async def _until_gone(receive: Receive) -> None:
 async def _ping(ping: Callable[[], Awaitable[None]], answer: _Response) -> None:
     """Say something where nothing was said for a while."""
     loop = asyncio.get_running_loop()
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(ConnectionError, RuntimeError):  # the answer has ended meanwhile
         while True:
             before = answer.sent
             await asyncio.sleep(_PING_S)

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from agentgym_tok.proxy.attempts import Attempt, Attempts, Delivery
-from agentgym_tok.proxy.contexts import Given, Prepared, same_answer
-from agentgym_tok.proxy.drafts import Draft, Evidence
+from agentgym_tok.proxy.contexts import Prepared
+from agentgym_tok.proxy.drafts import Draft
 from agentgym_tok.trace import Lineage, Turn
-from agentgym_tok.types import Message
 
 __all__ = ["RETRY_WINDOW_S", "Waiting"]
 
@@ -31,18 +30,24 @@ class Waiting:
     def __init__(self, lineage: Lineage) -> None:
         self._lineage = lineage
         self._turns: deque[Attempts] = deque()
+        self._counted: set[bytes] = set()
 
-    def asked_again(self, evidence: Evidence, *, explicit: bool) -> Attempts | None:
+    def asked_again(self, body: bytes, *, alone: bool, explicit: bool) -> Attempts | None:
         """Return the turn whose answer went out, or was broken off, and that a client asks for once more.
 
         Args:
-            evidence: What the request says of itself.
-            explicit: It says that it was sent before; else only a body that comes again behind its answer does.
+            body: Digest of the request.
+            alone: No other request with this body is being drawn.
+            explicit: The request says that it was sent before; else only its body does, where it can mean one turn.
         """
-        for turns in reversed(self._turns):
-            if turns.body == evidence.body and (turns.ended or explicit) and not turns.settled and not turns.taken:
-                return turns
-        return None
+        same = [turns for turns in self._turns if turns.body == body and not turns.settled and not turns.taken]
+        if explicit:
+            return same[-1] if same else None
+        return same[0] if alone and len(same) == 1 and same[0].ended else None
+
+    def was_counted(self, body: bytes) -> bool:
+        """Tell whether an answer to a request with this body counts as used already."""
+        return body in self._counted or any(turns.body == body and turns.used for turns in self._turns)
 
     def place(self, draft: Draft) -> Attempts:
         """Return where a turn belongs: to the attempts before it, or to a place of its own."""
@@ -52,8 +57,9 @@ class Waiting:
             if last and again.attempts[-1].given.turn.context.digest == draft.context.digest:
                 return again
             again.doubt = "asked for again"
+            again.end()
             self.refresh(again)
-        turns = Attempts(len(self._lineage), draft.evidence.body, draft.evidence.key, doubt=draft.doubt)
+        turns = Attempts(len(self._lineage), draft.evidence.body, doubt=draft.doubt)
         self._turns.append(turns)
         return turns
 
@@ -63,10 +69,11 @@ class Waiting:
             self._turns.remove(turns)
 
     def note_taken(self, prepared: Prepared) -> None:
-        """Find out from a conversation which answers its client used."""
+        """Find out from a conversation which answers its client used: those that stand in it at their own place."""
         for turns in self._turns:
-            found = [one for one in turns.attempts if _quotes(prepared.conversation, one.given.told)]
-            source = [one for one in turns.attempts if one.given is prepared.source]
+            told = [one for one in turns.attempts if one.is_turn and one.delivery != "none"]
+            found = [one for one in told if one.given is prepared.source or prepared.holds(one.given)]
+            source = [one for one in found if one.given is prepared.source]
             if turns.taken is None and len(source or found) == 1:
                 turns.taken = (source or found)[0]
                 self.refresh(turns)
@@ -100,10 +107,11 @@ class Waiting:
             late = now - turns.ended > RETRY_WINDOW_S
             turns.settled |= bool(turns.ended) and (alone or late or turns.taken is not None)
 
-    def rewarded(self) -> Given | None:
-        """Return the newest turn that the client used; None where there is none."""
-        used = (turns.used for turns in reversed(self._turns))
-        return next((attempt.given for attempt in used if attempt is not None), None)
+    def rewarded(self) -> Attempts | None:
+        """Return the newest turn that the client used; where it used none, the newest that it may have used."""
+        used = next((turns for turns in reversed(self._turns) if turns.used), None)
+        may_be = (turns for turns in reversed(self._turns) if any(one.is_turn for one in turns.attempts))
+        return used or next(may_be, None)
 
     def written(self, *, last: bool = False) -> Iterator[Turn]:
         """Let go of the settled turns; the newest used one stays, since rewards may still come for it.
@@ -113,9 +121,7 @@ class Waiting:
         """
         waiting = self._turns
         while waiting and (last or (waiting[0].settled and any(later.used for later in list(waiting)[1:]))):
-            yield from waiting.popleft().turns()
-
-
-def _quotes(conversation: Sequence[Message], told: Message) -> bool:
-    says = bool(told.content.strip() or told.tool_calls)  # what says nothing is quoted by chance
-    return says and any(same_answer(told, message) for message in conversation)
+            turns = waiting.popleft()
+            if turns.used:
+                self._counted.add(turns.body)
+            yield from turns.turns()

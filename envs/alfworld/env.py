@@ -5,6 +5,7 @@ from typing import Literal
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.envs.alfworld.engine import ALFWorldEngine
+from agentgym_tok.envs.alfworld.explorer import ALFWorldExplorer
 from agentgym_tok.envs.alfworld.game import GameSet
 from agentgym_tok.envs.alfworld.official import OfficialGames
 from agentgym_tok.envs.alfworld.prompts import ALFWORLD_WORDS
@@ -39,6 +40,8 @@ class ALFWorldEnv(TokenEnv):
         max_observation_tokens: Shorten longer world texts.
         render_mode: `"ansi"` or None.
     """
+
+    explorer = ALFWorldExplorer
 
     def __init__(
         self,

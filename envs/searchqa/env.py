@@ -12,6 +12,7 @@ from agentgym_tok.envs.presets import Presets
 from agentgym_tok.envs.prompting import Prompting
 from agentgym_tok.envs.react import React
 from agentgym_tok.envs.searchqa.engine import Match, SearchQAEngine
+from agentgym_tok.envs.searchqa.explorer import SearchQAExplorer
 from agentgym_tok.envs.searchqa.prompts import SEARCHQA_WORDS, SearchWords
 from agentgym_tok.envs.searchqa.questions import DATASETS, question_files, read_questions
 from agentgym_tok.envs.searchqa.retrieval.corpus import Corpus
@@ -72,6 +73,7 @@ class SearchQAEnv(TokenEnv):
     )
     labels: ClassVar[Mapping[str, str]] = MappingProxyType({name: name for name in (*DATASETS, *KINDS)})
     metrics: ClassVar[Mapping[str, str]] = MappingProxyType({"em": "EM", "f1": "F1"})
+    explorer = SearchQAExplorer
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from agentgym_tok.envs.searchqa.questions import Question
 from agentgym_tok.envs.searchqa.synth_world import RELATIONS, SOURCE, Thing, population, synth_passages
 from agentgym_tok.errors import unknown_name
 
-__all__ = ["KINDS", "SOURCE", "SPLITS", "synth_passages", "synth_questions"]
+__all__ = ["COMPARISONS", "KINDS", "SOURCE", "SPLITS", "synth_passages", "synth_questions"]
 
 SPLITS: Mapping[str, int] = MappingProxyType({"train": 2000, "valid": 200, "test": 200})
 """How many questions each split has; no question of one split is about a thing of another."""
@@ -19,14 +19,14 @@ KINDS = ("1hop", "2hop", "3hop", "4hop", "compare")
 
 # Ten questions in a row, so that any beginning of a split is a fair mix.
 _MIX = ("1hop", "2hop", "compare", "3hop", "2hop", "4hop", "1hop", "compare", "3hop", "2hop")
-# What is compared: the question, and whether the larger number wins.
-_COMPARISONS = {
+COMPARISONS: Mapping[str, tuple[str, bool]] = {
     "born": ("Who came into the world earlier, {} or {}?", False),
     "charter": ("Which town got its charter earlier, {} or {}?", False),
     "published": ("Which book came out earlier, {} or {}?", False),
     "length": ("Which river is longer, {} or {}?", True),
     "depth": ("Which lake is deeper, {} or {}?", True),
 }
+"""What is compared, by the name of the fact: the question, and whether the larger number wins."""
 
 
 @lru_cache(maxsize=len(SPLITS))
@@ -100,8 +100,8 @@ def _hops(name: str, split: str, hops: int, draws: Draws) -> Question | None:
 
 def _comparison(name: str, split: str, draws: Draws) -> Question | None:
     """Compare two things by a number; both are named, or both are a hop away."""
-    fact = draws.pick(tuple(_COMPARISONS))
-    asks, larger = _COMPARISONS[fact]
+    fact = draws.pick(tuple(COMPARISONS))
+    asks, larger = COMPARISONS[fact]
     kind = RELATIONS[fact].of
     before = [before for before, relation in RELATIONS.items() if relation.to == kind]
     hop = draws.pick(before) if before and draws.chance(0.5) else None

@@ -15,6 +15,7 @@ from agentgym_tok.envs.token_env import TokenEnv
 from agentgym_tok.envs.webshop.data import OFFICIAL, open_shop
 from agentgym_tok.envs.webshop.drawn import GoalKind
 from agentgym_tok.envs.webshop.engine import WebShopEngine
+from agentgym_tok.envs.webshop.explorer import WebShopExplorer
 from agentgym_tok.envs.webshop.generated.shop import SOURCE, synth_shop
 from agentgym_tok.envs.webshop.pages import Mode
 from agentgym_tok.envs.webshop.prompts import WEBSHOP_WORDS, WebShopStep
@@ -71,6 +72,7 @@ class WebShopEnv(TokenEnv):
 
     presets: ClassVar[Presets] = MappingProxyType({**PROMPTINGS, "step": WebShopStep})
     metrics: ClassVar[Mapping[str, str]] = MappingProxyType({"score": "score"})
+    explorer = WebShopExplorer
 
     def __init__(
         self,

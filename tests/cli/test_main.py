@@ -41,6 +41,14 @@ def test_eval_scores_writes_results_and_a_trace_that_verifies(tmp_path: Path, ca
     assert "every law holds" in out
 
 
+@pytest.mark.parametrize("prompting", ["transcript", "step", "react"])
+def test_the_explorer_plays_in_every_prompting(tmp_path: Path, prompting: str) -> None:
+    assert evaluate(tmp_path, "--prompting", prompting, policy="explorer", episodes=4) == 0
+    written = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert next(score["success"] for score in written["scores"] if score["label"] == "All") == 1.0
+    assert main(["trace", "verify", str(tmp_path / "run")]) == 0
+
+
 def test_the_same_seed_gives_the_same_results(tmp_path: Path) -> None:
     def results(name: str, seed: int) -> list[Any]:
         assert evaluate(tmp_path / name, "--seed", str(seed), "--concurrency", "3", policy="random", episodes=5) == 0

@@ -273,6 +273,12 @@ def test_a_bad_action_is_our_error_and_changes_nothing(
     assert np.array_equal(env.step(expert)[0], twin.step(expert)[0])
 
 
+def test_a_world_without_an_explorer_says_none(parrot: Make) -> None:
+    env = parrot()
+    env.reset(seed=0)
+    assert env.hints()["explorer"] is None
+
+
 def test_text_is_told_of_the_wrapper_that_takes_it(parrot: Make) -> None:
     env = parrot()
     env.reset(seed=0)

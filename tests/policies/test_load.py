@@ -33,7 +33,8 @@ def test_names_policies_and_callables_are_taken() -> None:
     assert isinstance(expert, ExpertPolicy)
     assert load_policy(expert, CHAT) is expert
     assert isinstance(load_policy(lambda ids_T: ids_T, CHAT), CallablePolicy)
-    for policy in (expert, load_policy("random", CHAT), load_policy(lambda ids_T: ids_T, CHAT)):
+    named = [load_policy(name, CHAT) for name in ("explorer", "random")]
+    for policy in (expert, *named, load_policy(lambda ids_T: ids_T, CHAT)):
         assert isinstance(policy, Policy)
 
 

@@ -1,5 +1,6 @@
 """`--mode engine`: the engine's own answer reaches the client unchanged, and its ids the trace."""
 
+import asyncio
 import base64
 import json
 import threading
@@ -21,10 +22,11 @@ from agentgym_tok.errors import ConfigError
 from agentgym_tok.policies.http.vllm import VLLMPolicy
 from agentgym_tok.proxy import Proxy
 from agentgym_tok.trace import TraceStore
-from agentgym_tok.types import Message
+from agentgym_tok.types import Message, Sampling
 
 PIXEL = base64.b64encode(b"\x89PNG not really").decode()
 SAYING = "one two three"
+HELLO: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 
 
 class Renderer:
@@ -35,6 +37,8 @@ class Renderer:
         self.hung_up = 0
         self.tells_prompt = True
         self.pause_s = 0.0
+        self.finish: str | None = "stop"
+        self.says = SAYING
         routes = [
             Route("/v1/models", self.models),
             Route("/v1/completions", self.completions, methods=["POST"]),
@@ -72,25 +76,24 @@ class Renderer:
                 content = "".join(part.get("text", "") for part in content)
             messages.append({**message, "content": content})
         prompt = [7] * images + CHAT.open(messages, body.get("tools")).ids.tolist()
-        ids = CHAT.encode_turn(SAYING).tolist()
+        ids = CHAT.encode_turn(self.says).tolist() if self.says else []
         if messages[-1]["content"] == "refuse":
             return JSONResponse({"error": {"message": "no such thing"}}, 422)
         if not body.get("stream"):
             message = {"role": "assistant", "content": SAYING, "engine_says": "as it is"}
-            document = self.piece(prompt, ids, 0, len(ids), "stop") | {"usage": self.usage(prompt, ids)}
+            document = self.piece(prompt, ids, 0, len(ids), self.finish) | {"usage": self.usage(prompt, ids)}
             document["choices"][0]["message"] = message
             return JSONResponse(document)
 
         async def events() -> Any:
             try:
                 for place in range(len(ids)):
-                    document = self.piece(prompt, ids, place, place + 1, "stop" if place + 1 == len(ids) else None)
+                    finish = self.finish if place + 1 == len(ids) else None
+                    document = self.piece(prompt, ids, place, place + 1, finish)
                     document["choices"][0]["delta"] = {
                         "content": CHAT.decode(np.array(ids[place : place + 1], np.int32))
                     }
                     yield f"data: {json.dumps(document)}\n\n"
-                    import asyncio
-
                     await asyncio.sleep(self.pause_s)
                 yield "data: [DONE]\n\n"
             except BaseException:
@@ -186,14 +189,122 @@ def test_a_template_that_is_not_the_formats_is_recorded_and_not_replayed(at: Pro
 
 def test_a_client_that_goes_away_stops_the_engine(at: Proxied, renderer: Renderer) -> None:
     renderer.pause_s = 0.1
-    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hello"}]}
-    with at.client.http.stream("POST", CHAT_PATH, json=body) as response:
-        next(response.iter_lines())
+    with at.client.http.stream("POST", CHAT_PATH, json={**HELLO, "stream": True}) as response:
+        lines = response.iter_lines()
+        read = [next(lines) for _ in range(3)]  # two pieces, and the blank line between them
     left = time.monotonic()
     assert until(lambda: renderer.hung_up, 1)
     assert time.monotonic() - left < 1
+    assert until(lambda: not at.session.session.drawing)
     (turn,) = at.end().turns
     assert (turn.used, turn.completion.finish_reason) == (False, "abort")
+    ids = turn.completion.ids_T.tolist()
+    assert ids == CHAT.encode_turn(SAYING).tolist()[: len(ids)]
+    assert len(ids) >= sum(line.startswith("data") for line in read) == 2
+    assert len(ids) - 1 <= turn.facts["told_tokens"] <= len(ids)
+    assert turn.completion.logprobs_T is None
+    assert turn.failure is not None
+    assert turn.failure.boundary == "client"
+
+
+def test_a_stream_of_a_session_that_ends_says_so_and_keeps_its_ids(at: Proxied, renderer: Renderer) -> None:
+    renderer.pause_s = 0.5
+    with at.client.http.stream("POST", CHAT_PATH, json={**HELLO, "stream": True}) as response:
+        lines = response.iter_lines()
+        next(lines)
+        episode = at.end(status="abandoned")
+        last = [line for line in lines if line][-1]
+    assert json.loads(last.removeprefix("data: "))["error"]["type"] == "conflict_error"
+    (turn,) = episode.turns
+    assert turn.completion.ids_T.tolist() == CHAT.encode_turn(SAYING).tolist()[: len(turn.completion.ids_T)]
+    assert (turn.used, len(turn.completion.ids_T) > 0) == (False, True)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("finish", [None, "content_filter", "repetition"])
+def test_a_turn_without_an_end_that_is_known_has_failed_and_keeps_its_ids(
+    at: Proxied, renderer: Renderer, finish: str | None, *, stream: bool
+) -> None:
+    renderer.finish = finish
+    response = at.client.http.post(CHAT_PATH, json={**HELLO, "stream": stream})
+    assert response.status_code == (200 if stream else 502 if finish else 503)
+    assert "the engine failed" in response.text.strip().split("\n")[-1]
+    assert "[DONE]" not in response.text
+    (turn,) = at.end().turns
+    assert turn.failure is not None
+    assert turn.failure.boundary == "policy"
+    assert turn.completion.ids_T.tolist() == CHAT.encode_turn(SAYING).tolist()
+    assert (turn.used, turn.completion.finish_reason, turn.completion.logprobs_T) == (False, "abort", None)
+    assert turn.facts["told_tokens"] == (len(turn.completion.ids_T) if stream else 0)
+
+
+def test_a_stream_that_says_nothing_is_refused_and_holds_nothing_up(at: Proxied, renderer: Renderer) -> None:
+    renderer.says = ""
+    response = at.client.http.post(CHAT_PATH, json={**HELLO, "stream": True})
+    assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+    assert "the answer is empty" in response.text
+    assert at.end().turns == ()
+
+
+def test_what_is_recorded_as_in_force_is_what_the_engine_was_sent(renderer: Renderer, tmp_path: Path) -> None:
+    defaults = Sampling(temperature=0.3, top_p=0.5, top_k=7, max_tokens=50)
+    own = {"temperature": 0.9, "top_k": -1, "stop": ["zzz"], "seed": 5, "max_completion_tokens": 20, "top_p": None}
+    unset = dict.fromkeys(("temperature", "top_p", "top_k", "seed", "stop", "max_tokens", "max_completion_tokens"))
+    with (
+        VLLMPolicy(renderer.url, CHAT) as policy,
+        proxied(tmp_path / "run", policy, mode="engine", sampling=defaults) as at,
+    ):
+        for fields in ({}, unset, own):
+            at.client.ask(HELLO["messages"], **fields)
+        turns = at.end().turns
+    for sent, turn in zip(renderer.asked, turns, strict=True):
+        recorded = turn.completion.sampling
+        assert recorded is not None
+        assert (sent["temperature"], sent["top_p"], sent["seed"]) == (recorded.temperature, recorded.top_p, turn.seed)
+        assert (max(sent["top_k"], 0), tuple(sent["stop"])) == (recorded.top_k, recorded.stop)
+        assert (sent.get("max_completion_tokens") or sent["max_tokens"]) == recorded.max_tokens
+        assert (sent["min_p"], sent["repetition_penalty"], sent["frequency_penalty"]) == (0, 1, 0)
+    assert [turn.completion.sampling for turn in turns[:2]] == [defaults, defaults]
+    assert all(renderer.asked[2][name] == value for name, value in own.items() if value is not None)
+    assert "max_tokens" not in renderer.asked[2]
+
+
+def test_an_answer_longer_than_was_asked_for_has_failed_and_keeps_its_ids(renderer: Renderer, tmp_path: Path) -> None:
+    with (
+        VLLMPolicy(renderer.url, CHAT) as policy,
+        proxied(tmp_path / "run", policy, mode="engine", sampling=Sampling(max_tokens=3)) as at,
+    ):
+        response = at.client.http.post(CHAT_PATH, json={**HELLO, "max_tokens": None})
+        assert response.status_code == 502
+        assert "more than was asked for" in response.text
+        (turn,) = at.end().turns
+    assert (turn.completion.finish_reason, len(turn.completion.ids_T)) == ("abort", 4)
+
+
+def test_ids_that_no_vocabulary_has_are_not_kept(at: Proxied, renderer: Renderer) -> None:
+    def piece(prompt: list[int], ids: list[int], start: int, *rest: Any) -> dict[str, Any]:
+        document = Renderer.piece(renderer, prompt, ids, start, *rest)
+        if start == 2:
+            document["choices"][0]["token_ids"] = [10**9]
+        return document
+
+    renderer.piece = piece  # type: ignore[method-assign]
+    assert "the engine failed" in at.client.http.post(CHAT_PATH, json={**HELLO, "stream": True}).text
+    (turn,) = at.end().turns
+    assert turn.completion.ids_T.tolist() == CHAT.encode_turn(SAYING).tolist()[:2]
+    assert turn.failure is not None
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_is_told_once_that_a_prompt_does_not_go_on(at: Proxied, *, stream: bool) -> None:
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "one"}]
+    at.client.say(messages, "hello")
+    messages[0]["content"] = "two"
+    body = {"model": "m", "messages": [*messages, {"role": "user", "content": "and?"}], "stream": stream}
+    text = at.client.http.post(CHAT_PATH, json=body).text
+    documents = [json.loads(one.removeprefix("data: ")) for one in text.split("\n") if one.startswith(("{", "data: {"))]
+    assert [one.get("drift") for one in documents] == [["system_swap"], *[None] * (len(documents) - 1)]
+    at.end()
 
 
 def test_what_cannot_be_recorded_is_refused(at: Proxied, renderer: Renderer) -> None:

@@ -476,7 +476,7 @@ def test_a_second_sigint_ends_answers_too_and_what_was_drawn_is_kept(tmp_path: P
             time.sleep(0.5)
             served.send_signal(signal.SIGINT)
             with suppress(httpx2.HTTPError):
-                assert asking.result().status_code == 500
+                assert asking.result().status_code >= 400
         assert served.wait(20) == 0
     finally:
         served.kill()

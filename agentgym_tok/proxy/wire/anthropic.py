@@ -9,7 +9,7 @@ from pydantic import Field
 from agentgym_tok.proxy.wire.anthropic_reply import Stream, error_body, reply_body
 from agentgym_tok.proxy.wire.ask import Ask, Image, ToolChoice, named_tools, read_base64_image, read_image
 from agentgym_tok.proxy.wire.parts import Part, PartReader
-from agentgym_tok.proxy.wire.reading import AskPart, BadAsk, Notes, read_ask, read_sampling, refuse_set
+from agentgym_tok.proxy.wire.reading import AskPart, BadAsk, JsonObject, Notes, read_ask, read_sampling, refuse_set
 from agentgym_tok.proxy.wire.reply import json_bytes
 from agentgym_tok.proxy.wire.tools import Schema, read_tools
 from agentgym_tok.types import Message, Sampling, ToolCall
@@ -30,7 +30,7 @@ class _Block(Part):
     source: _Source | None = None
     id: str | None = None
     name: str | None = None
-    input: dict[str, Any] | None = None
+    input: JsonObject | None = None
     tool_use_id: str | None = None
     content: "str | list[_Block] | None" = None
     thinking: str | None = None
@@ -46,7 +46,7 @@ class _Tool(AskPart):
     type: str | None = None
     name: str = Field(min_length=1)
     description: str | None = None
-    input_schema: dict[str, Any] | None = None
+    input_schema: JsonObject | None = None
 
 
 class _Choice(AskPart):
@@ -56,7 +56,7 @@ class _Choice(AskPart):
 
 
 class _Config(AskPart):
-    format: dict[str, Any] | None = None
+    format: JsonObject | None = None
 
 
 class _Metadata(AskPart):

@@ -9,7 +9,16 @@ from agentgym_tok.proxy.wire.ask import Ask, Image, named_tools, read_image
 from agentgym_tok.proxy.wire.openai_chat_reply import Stream, reply_body
 from agentgym_tok.proxy.wire.openai_errors import error_body
 from agentgym_tok.proxy.wire.parts import Part, PartReader
-from agentgym_tok.proxy.wire.reading import AskPart, BadAsk, Notes, read_ask, read_sampling, refuse_set
+from agentgym_tok.proxy.wire.reading import (
+    AskPart,
+    BadAsk,
+    JsonObject,
+    Notes,
+    Seed,
+    read_ask,
+    read_sampling,
+    refuse_set,
+)
 from agentgym_tok.proxy.wire.tools import Schema, read_call, read_tool_choice, read_tools
 from agentgym_tok.types import Message, ToolCall
 
@@ -79,8 +88,8 @@ class _Message(AskPart):
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
-    function_call: dict[str, Any] | None = None
-    audio: dict[str, Any] | None = None
+    function_call: JsonObject | None = None
+    audio: JsonObject | None = None
 
 
 class _Tool(AskPart):
@@ -100,7 +109,7 @@ class _Body(AskPart):
     model: str
     messages: list[_Message] = Field(min_length=1)
     tools: list[_Tool] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tool_choice: str | JsonObject | None = None
     parallel_tool_calls: bool | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -114,9 +123,9 @@ class _Body(AskPart):
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
     return_token_ids: bool | None = None
-    seed: int | None = None
+    seed: Seed | None = None
     user: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: JsonObject | None = None
     response_format: _Format | None = None
 
 

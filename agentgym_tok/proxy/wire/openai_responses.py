@@ -10,7 +10,16 @@ from agentgym_tok.proxy.wire.openai_chat import NEUTRAL
 from agentgym_tok.proxy.wire.openai_errors import error_body
 from agentgym_tok.proxy.wire.openai_responses_reply import Stream, reply_body
 from agentgym_tok.proxy.wire.parts import Part, PartReader
-from agentgym_tok.proxy.wire.reading import AskPart, BadAsk, Notes, read_ask, read_sampling, refuse_set
+from agentgym_tok.proxy.wire.reading import (
+    AskPart,
+    BadAsk,
+    JsonObject,
+    Notes,
+    Seed,
+    read_ask,
+    read_sampling,
+    refuse_set,
+)
 from agentgym_tok.proxy.wire.tools import Schema, read_call, read_tool_choice, read_tools
 from agentgym_tok.types import Message, ToolCall
 
@@ -50,7 +59,7 @@ class _Tool(AskPart):
     type: str
     name: str | None = None
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
 
 
 class _Format(AskPart):
@@ -67,7 +76,7 @@ class _Body(AskPart):
     instructions: str | None = None
     previous_response_id: str | None = None
     tools: list[_Tool] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tool_choice: str | JsonObject | None = None
     parallel_tool_calls: bool | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -76,9 +85,9 @@ class _Body(AskPart):
     stream: bool | None = None
     include: list[str] | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
-    seed: int | None = None
+    seed: Seed | None = None
     user: str | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: JsonObject | None = None
     text: _Text | None = None
 
 

@@ -1,16 +1,28 @@
 """Reading a request's body: what is known in its exact types, the rest by name, and errors that name the field."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Annotated, Any, Final, NoReturn, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from agentgym_tok.chat.tokenizer import replace_surrogates
 from agentgym_tok.errors import AgentGymTokError
 from agentgym_tok.types import Sampling
 
-__all__ = ["AskPart", "BadAsk", "Notes", "json_object", "mended", "read_ask", "read_sampling", "refuse_set"]
+__all__ = [
+    "AskPart",
+    "BadAsk",
+    "JsonObject",
+    "Notes",
+    "Seed",
+    "json_object",
+    "mended",
+    "read_ask",
+    "read_sampling",
+    "refuse_set",
+]
 
 _DEEPEST: Final = 200
 _WAYS: Final = frozenset({"str"})  # what pydantic calls the ways to read a union, besides `list[...]`
@@ -21,10 +33,32 @@ class BadAsk(AgentGymTokError, ValueError):
     """A request is none of its protocol, or asks for what cannot be kept (status 400); `where` names the field."""
 
 
+def _checked(value: Any) -> Any:
+    """Return a value as it is, if all its numbers are JSON: what reads bodies takes NaN, and 1e999 for infinity."""
+    if isinstance(value, dict | list):
+        for inner in _inside(value):
+            if not isinstance(inner, str):
+                _checked(inner)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("NaN and infinities are no JSON")
+    return value
+
+
+_Json: TypeAlias = Annotated[Any, AfterValidator(_checked)]
+
+JsonObject: TypeAlias = Annotated[dict[str, Any], AfterValidator(_checked)]
+"""An object of which nothing is known but that it is JSON (RFC 8259), without NaN and infinities."""
+
+Seed: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
+"""What a trace holds and every engine takes."""
+
+
 class AskPart(BaseModel):
     """Hold what is read of a request; clients may say more."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
+
+    __pydantic_extra__: dict[str, _Json] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 class Notes:
@@ -87,9 +121,12 @@ def mended(value: Any) -> tuple[Any, int]:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """Read a JSON object; None where the text is none, or one that is nested too deep to be walked by recursion."""
+    """Read a JSON object; None where the text is none, or one that is nested too deep to be walked by recursion.
+
+    Numbers that are none (NaN) or that no double holds (1e999) make it none: nobody can write them again.
+    """
     try:
-        found = json.loads(text)
+        found = _OBJECTS.decode(text)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or (text.count("{") + text.count("[") > _DEEPEST and _is_deep(found)):
@@ -156,3 +193,13 @@ def _bad(error: ValidationError) -> BadAsk:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text} is too large")
+    return number
+
+
+_OBJECTS: Final = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)

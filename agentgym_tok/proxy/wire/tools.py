@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from agentgym_tok.proxy.wire.ask import ToolChoice
-from agentgym_tok.proxy.wire.reading import AskPart, BadAsk, Notes, json_object
+from agentgym_tok.proxy.wire.reading import AskPart, BadAsk, JsonObject, Notes, json_object
 from agentgym_tok.types import ToolCall
 
 __all__ = ["Schema", "read_call", "read_tool_choice", "read_tools"]
@@ -17,7 +17,7 @@ class Schema(AskPart):
 
     name: str = Field(min_length=1)
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonObject | None = None
 
 
 def read_tools(given: list[tuple[str, Schema | None]], notes: Notes, place: str) -> tuple[Mapping[str, Any], ...]:

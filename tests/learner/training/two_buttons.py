@@ -22,14 +22,15 @@ class TwoButtons:
     """The left button pays.
 
     Args:
+        turns: Presses of an episode.
         says: Whether the world says that a task is solved, beside its reward.
         tasks: How many tasks.
     """
 
     source = "TwoButtons"
 
-    def __init__(self, *, says: bool = True, tasks: int = 8) -> None:
-        self._says = says
+    def __init__(self, *, turns: int = 1, says: bool = True, tasks: int = 8) -> None:
+        self._turns, self._says, self._left = turns, says, turns
         self._tasks = [f"press-{number}" for number in range(tasks)]
         self._task = self._tasks[0]
 
@@ -37,13 +38,15 @@ class TwoButtons:
         return self._tasks
 
     def reset(self, task: str | None = None) -> TextObservation:
-        self._task = task or self._task
+        self._task, self._left = task or self._task, self._turns
         return TextObservation(f"Room {self._task}: a left and a right button.", admissible_commands=("left", "right"))
 
     def step(self, command: str) -> TextObservation:
         is_left = command == "left"
-        success = is_left if self._says else None
-        return TextObservation("Click.", float(is_left), terminated=True, success=success, valid=True)
+        self._left -= 1
+        is_over = self._left == 0
+        success = is_left and is_over if self._says else None
+        return TextObservation("Click.", float(is_left), terminated=is_over, success=success, valid=True)
 
     def clone(self) -> Self:
         return copy.copy(self)

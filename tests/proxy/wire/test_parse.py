@@ -223,6 +223,12 @@ def test_half_a_sign_becomes_a_mark_and_is_counted() -> None:
         (CHAT, {"stop": list("abcde")}, "stop"),
         (CHAT, {"stop": ""}, "stop"),
         (CHAT, {"n": 0}, "n"),
+        (CHAT, {"seed": -1}, "seed"),
+        (CHAT, {"seed": 2**63}, "seed"),
+        (CHAT, {"metadata": {"a": [float("nan")]}}, "metadata"),
+        (CHAT, {"unheard_of": float("inf")}, "unheard_of"),
+        (CHAT, {"messages": [{"role": "user", "content": "", "x": [float("nan")]}]}, "messages[0].x"),
+        (CHAT, {"tools": [{"type": "function", "function": {"name": "f", "x": float("nan")}}]}, "tools[0].function.x"),
         (CHAT, {"frequency_penalty": 0.5}, "frequency_penalty"),
         (CHAT, {"logit_bias": {"5": 1}}, "logit_bias"),
         (CHAT, {"response_format": {"type": "json_object"}}, "response_format"),
@@ -237,7 +243,16 @@ def test_half_a_sign_becomes_a_mark_and_is_counted() -> None:
         (RESPONSES, {"conversation": "c"}, "conversation"),
         (RESPONSES, {"text": {"format": {"type": "json_schema"}}}, "text.format"),
         (RESPONSES, {"max_output_tokens": 0}, "max_output_tokens"),
+        (RESPONSES, {"seed": 2**63}, "seed"),
+        (RESPONSES, {"metadata": {"a": float("-inf")}}, "metadata"),
+        (
+            RESPONSES,
+            {"tools": [{"type": "function", "name": "f", "parameters": {"a": float("nan")}}]},
+            "tools[0].parameters",
+        ),
         (MESSAGES, {"max_tokens": 0}, "max_tokens"),
+        (MESSAGES, {"metadata": {"user_id": "u", "a": float("nan")}}, "metadata.a"),
+        (MESSAGES, {"tools": [{"name": "f", "input_schema": {"a": float("inf")}}]}, "tools[0].input_schema"),
         (MESSAGES, {"stop_sequences": [""]}, "stop_sequences"),
         (MESSAGES, {"output_config": {"format": {}}}, "output_config.format"),
         (MESSAGES, {"messages": [{"role": "user", "content": [{"type": "document"}]}]}, PART),
@@ -342,6 +357,14 @@ def test_arguments_nested_beyond_reason_stay_text() -> None:
     ask = parse(CHAT, {"model": "m", "messages": [{"role": "assistant", "content": "", "tool_calls": calls}]})
     assert ask.messages[0].tool_calls[0].arguments is None
     assert ask.messages[0].tool_calls[0].raw == deep
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e400"])
+def test_arguments_with_a_number_that_is_none_stay_text(number: str) -> None:
+    text = f'{{"a": [{number}]}}'
+    calls = [{"id": "c", "type": "function", "function": {"name": "look", "arguments": text}}]
+    ask = parse(CHAT, {"model": "m", "messages": [{"role": "assistant", "content": "", "tool_calls": calls}]})
+    assert ask.messages[0].tool_calls == (ToolCall("look", None, "c", raw=text, status="invalid_json"),)
 
 
 def test_what_clients_may_write_in_several_ways_is_read_in_each() -> None:

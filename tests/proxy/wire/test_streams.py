@@ -4,6 +4,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -181,6 +182,19 @@ def test_what_a_faithful_client_sends_back_is_the_echo(client: Any, turn: Turn, 
         raw = wire.reply_body(reply, wire.parse(client.ask()))
     back = wire.parse(client.again(client.read(raw))).messages[1]
     assert same_answer(echo(choice), back)
+
+
+@pytest.mark.parametrize("text", IMPOSSIBLE)
+def test_arguments_that_nobody_can_write_again_are_told_and_come_back_as_text(client: Any, text: str) -> None:
+    wire = WIRES[client.path]
+    stream = wire.stream(wire.parse(client.ask(stream=True)), opening(client.path))
+    deltas: list[TurnDelta] = [CallBegun(0, "look"), CallArguments(0, text), CallEnded(0, "invalid_json")]
+    raw = written(stream, Turn(deltas, AssistantMessage("")))
+    said = echo(Choice(stream.said(), "stop"))
+    back = wire.parse(client.again(client.read(raw))).messages[1]
+    assert same_answer(said, back)
+    assert [call.arguments for call in (*said.tool_calls, *back.tool_calls)] == [None] * 2 * len(said.tool_calls)
+    assert text in (said.content, *(call.raw for call in said.tool_calls))
 
 
 def test_a_turn_that_comes_whole_is_told_through_its_pieces(client: Any) -> None:

@@ -1,0 +1,132 @@
+"""A reader who finds out: takes the question apart, searches for what is missing, reads, and answers."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from agentgym_tok.envs.searchqa.commands import command, read_command
+from agentgym_tok.envs.searchqa.synth import COMPARISONS
+from agentgym_tok.envs.searchqa.synth_world import RELATIONS
+
+__all__ = ["SearchQAExplorer"]
+
+
+class _Fact(NamedTuple):
+    """Hold what is to be found out: what the passage of a thing says.
+
+    Args:
+        name: Which fact, one of `RELATIONS`.
+        of: The thing: its name, or the fact of another thing that leads to it.
+    """
+
+    name: str
+    of: "_Thing"
+
+
+_Thing: TypeAlias = str | _Fact
+
+
+class _Puzzle(NamedTuple):
+    """Hold a question, taken apart.
+
+    Args:
+        facts: What must be found out: one fact, or the two numbers of a comparison; none where the form is another one.
+        larger: Of two numbers the larger one wins.
+    """
+
+    facts: tuple[_Fact, ...]
+    larger: bool = False
+
+
+def _form(sentence: str, end: str = r"\Z") -> re.Pattern[str]:
+    """Return what reads the gaps of a sentence."""
+    return re.compile(r"\A" + re.escape(sentence).replace(r"\{\}", "(.+)") + end)
+
+
+_ASKS = {name: _form(relation.asks) for name, relation in RELATIONS.items()}
+_PHRASES = {name: _form(relation.phrase) for name, relation in RELATIONS.items() if relation.phrase}
+_SAYS = {
+    name: re.compile(re.escape(relation.says).replace(r"\{\}", r"([^.]+)") + r"\.")
+    for name, relation in RELATIONS.items()
+}
+_COMPARES = {name: (_form(asks), larger) for name, (asks, larger) in COMPARISONS.items()}
+_PASSAGE = re.compile(r'^Doc \d+(?:\(Title: "?(.*?)"?\) |: "?(.*?)"?\n)(.*)$', re.MULTILINE)
+
+
+class SearchQAExplorer:
+    """Answer by what the passages say; see `Explorer`.
+
+    It knows the sentences that questions and passages of the generated world are made of, and no name in it. Any other
+    question is searched as it stands, and answered by the title of the first passage.
+    """
+
+    def __init__(self) -> None:
+        self.reset("")
+
+    def reset(self, observation: str) -> None:
+        """Begin an episode; see `Explorer.reset`."""
+        self._question = observation.strip()
+        self._puzzle = _take_apart(self._question)
+        self._passages: dict[str, str] = {}
+        self._searched: set[str] = set()
+
+    def follow(self, command: str, observation: str) -> None:
+        """Learn what was done and answered; see `Explorer.follow`."""
+        asked = read_command(command)
+        if asked is not None and asked.verb == "search":
+            self._searched.add(asked.text)
+            for title, other_title, text in _PASSAGE.findall(observation):
+                self._passages.setdefault(title or other_title, text)
+
+    def act(self) -> str:
+        """Return the next search, or the answer; see `Explorer.act`."""
+        ends = [self._find(fact) for fact in self._puzzle.facts]
+        missing = [end for end in ends if isinstance(end, _Fact)]
+        if not missing and ends:
+            return command("answer", self._conclude([end for end in ends if isinstance(end, str)]))
+        query = next((query for query in self._queries(missing) if query not in self._searched), None)
+        if query is not None:
+            return command("search", query)
+        return command("answer", next(iter(self._passages), "unknown"))
+
+    def _find(self, thing: _Thing) -> _Thing:
+        """Return the name of a thing or the value of a fact, or the first fact on the way that nobody told yet."""
+        if isinstance(thing, str):
+            return thing
+        of = self._find(thing.of)
+        if not isinstance(of, str):
+            return of
+        said = _SAYS[thing.name].search(self._passages.get(of, ""))
+        return said[1] if said else _Fact(thing.name, of)
+
+    def _queries(self, missing: Sequence[_Fact]) -> list[str]:
+        """Return what may be searched for, the best first: all that is missing in one, then one thing at a time."""
+        if not missing:
+            return [self._question]
+        exact = [f"{fact.of} {RELATIONS[fact.name].says.replace('{}', '').strip()}" for fact in missing]
+        return [" ".join(exact), *exact, *(str(fact.of) for fact in missing), self._question]
+
+    def _conclude(self, ends: Sequence[str]) -> str:
+        if len(ends) == 1:
+            return ends[0]
+        numbers = [int(end) if end.isdigit() else 0 for end in ends]
+        best = (max if self._puzzle.larger else min)(numbers)
+        return str(self._find(self._puzzle.facts[numbers.index(best)].of))
+
+
+def _take_apart(question: str) -> _Puzzle:
+    for name, (form, larger) in _COMPARES.items():
+        if found := form.match(question):
+            return _Puzzle(tuple(_Fact(name, _thing(phrase)) for phrase in found.groups()), larger)
+    for name, form in _ASKS.items():
+        if found := form.match(question):
+            return _Puzzle((_Fact(name, _thing(found[1])),))
+    return _Puzzle(())
+
+
+def _thing(phrase: str) -> _Thing:
+    """Read what a thing is called: by its name, or by a way to it."""
+    for name, form in _PHRASES.items():
+        if found := form.match(phrase):
+            return _Fact(name, _thing(found[1]))
+    return phrase.strip('"')

@@ -1,0 +1,157 @@
+"""What a customer reads: the instruction and the pages of the shop, from their texts alone."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+__all__ = ["Demand", "Offer", "Seen", "read_demand", "read_page", "words_of"]
+
+_Kind: TypeAlias = Literal["start", "results", "item", "sub", "other"]
+
+
+class Offer(NamedTuple):
+    """Hold one line of the results."""
+
+    asin: str
+    title: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Hold what a page says.
+
+    Args:
+        kind: The kind of page; after the purchase, and where a text was cut, `other`.
+        instruction: The task.
+        pieces: What stands behind the task, piece by piece.
+    """
+
+    kind: _Kind
+    instruction: str = ""
+    pieces: tuple[str, ...] = ()
+
+    @property
+    def offers(self) -> list[Offer]:
+        """Return the products on a page of results."""
+        lines = self.pieces if self.kind == "results" else ()
+        return [
+            Offer(asin, title, *_prices(price))
+            for asin, title, price in zip(lines, lines[1:], lines[2:], strict=False)
+            if _ASIN.fullmatch(asin) and price.startswith("$")
+        ]
+
+    @property
+    def more(self) -> bool:
+        """Return whether a page of results is full, so that another may follow."""
+        return self.kind == "results" and len(self.offers) >= _FULL
+
+    def options(self, title: str) -> list[str]:
+        """Return names and values of the options on the page of a product, in order."""
+        if self.kind != "item" or title not in self.pieces:
+            return []
+        return list(self.pieces[len(_TOP) : self.pieces.index(title)])
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Hold what an instruction asks for.
+
+    Args:
+        words: All words of it but the price, as `words_of` gives them.
+        phrases: What the product should be and have, each as words.
+        query: The words to search.
+        options: The values to choose, where the instruction lists them by name.
+        listed: The instruction is one of a template, which lists the options that it wants, if it wants any.
+        head: The last word of the name of the goods, where the form of the instruction tells it.
+        limit: The most that it may cost, in dollars.
+    """
+
+    words: tuple[str, ...]
+    phrases: tuple[tuple[str, ...], ...]
+    query: str
+    options: tuple[str, ...]
+    listed: bool
+    head: str
+    limit: float
+
+
+_TOP = ("Back to Search", "< Prev")
+_FULL = 10
+_ASIN = re.compile(r"[A-Z0-9]{10}")
+_BUTTON = re.compile(r"\[(?:clicked )?button\] (.*) \[(?:clicked )?button_\]")
+_WORD = re.compile(r"[a-z0-9](?:[a-z0-9./&-]*[a-z0-9])?")
+_MONEY = re.compile(r"\d[\d,]*\.?\d*")
+_LIMIT = re.compile(r",? (?:and )?(?:price )?(?:lower|less|cheaper) than \$?(\d[\d,]*\.?\d*)(?: dollars)?")
+_LISTED = re.compile(r" with (?=[^:,]+: )")
+_NEXT_LISTED = re.compile(r", and (?=[^:,]+: )")
+_FILLERS = """
+a an the and or of to for in on at by with that which is are be am i im m s re ve it its they them this these my me we
+our you your some any as so if from has have had having get got give find show buy want wants need needs needed looking
+look like would could can do does please order make makes made sure says say must should ideally prefer also again out
+after nothing fancy friend another one there where who will comes come able new size color scent style flavor name box
+"""
+# Words that say nothing of the goods; the names of options among them stand before a value.
+_EMPTY = frozenset(_FILLERS.split())
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Return the words of a text in lower case, in the singular as far as an ending tells."""
+    words = _WORD.findall(text.lower().replace("'s", ""))
+    return tuple(word[:-1] if len(word) > 3 and word[-1] == "s" and word[-2] != "s" else word for word in words)
+
+
+def read_page(text: str) -> Seen:
+    """Read a page in either mode of observation."""
+    if " [SEP] " in text:
+        pieces = [piece.strip() for piece in text.split(" [SEP] ")]
+    else:
+        lines = (line.strip() for line in text.splitlines())
+        pieces = [found[1] if (found := _BUTTON.fullmatch(line)) else line for line in lines if line]
+    if "Instruction:" not in pieces[:-1]:
+        return Seen("other")
+    at = pieces.index("Instruction:")
+    rest = tuple(pieces[at + 2 :])
+    kind: _Kind = "other"
+    if rest == ("Search",):
+        kind = "start"
+    elif len(rest) > 1 and rest[1].startswith("Page "):
+        kind = "results"
+    elif rest[: len(_TOP)] == _TOP:
+        kind = "item" if "Buy Now" in rest else "sub"
+    return Seen(kind, pieces[at + 1], rest)
+
+
+def read_demand(instruction: str) -> Demand:
+    """Read an instruction: one from a template, or a person's words."""
+    found = _LIMIT.search(instruction)
+    limit = float(found[1].replace(",", "")) if found else float("inf")
+    body = instruction[: found.start()] if found else instruction
+    what, *listed = _LISTED.split(body, maxsplit=1)
+    named = [part.partition(": ")[2] for part in _NEXT_LISTED.split(listed[0])] if listed else []
+    phrases = tuple(_phrases(what))
+    head, template = "", bool(listed) or what[:1].isupper()
+    if phrases and template:
+        # The templates of generated goals put the goods first after "Buy", and else last.
+        head = (phrases[0] if what.startswith("Buy ") else phrases[-1])[-1]
+    said = [word for word in _WORD.findall(what.lower()) if word not in _EMPTY]
+    return Demand(words_of(body), phrases, " ".join(said), tuple(named), template, head, limit)
+
+
+def _phrases(what: str) -> list[tuple[str, ...]]:
+    found: list[list[str]] = [[]]
+    for part in re.split(r"[,:;?!]|\.(?:\s|\Z)", what.lower()):
+        for word in _WORD.findall(part):
+            if word in _EMPTY:
+                found.append([])
+            else:
+                found[-1].append(word)
+        found.append([])
+    return [words_of(" ".join(phrase)) for phrase in found if phrase]
+
+
+def _prices(text: str) -> Sequence[float]:
+    found = [float(price.replace(",", "")) for price in _MONEY.findall(text)]
+    return (found[0], found[-1]) if found else (0.0, 0.0)

@@ -1,0 +1,152 @@
+"""The explorer buys by what the pages say, comes back to the best it saw, and knows nothing that nobody showed it."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentgym_tok import ChatFormat
+from agentgym_tok.envs.engine import TextObservation
+from agentgym_tok.envs.webshop import WebShopEngine, WebShopEnv
+from agentgym_tok.envs.webshop.drawn import GoalKind
+from agentgym_tok.envs.webshop.explorer import WebShopExplorer
+from agentgym_tok.envs.webshop.generated.shop import synth_shop
+from agentgym_tok.envs.webshop.pages import Mode
+from agentgym_tok.envs.webshop.shop import Shop
+
+MOST = 15
+
+
+def play(engine: WebShopEngine, task: str) -> Iterator[tuple[str, TextObservation]]:
+    """Yield commands and what they led to."""
+    explorer = WebShopExplorer()
+    explorer.reset(engine.reset(task).text)
+    for _ in range(MOST):
+        command = explorer.act()
+        assert command is not None
+        seen = engine.step(command)
+        explorer.follow(command, seen.text)
+        yield command, seen
+        if seen.terminated:
+            return
+
+
+def last(engine: WebShopEngine, task: str) -> TextObservation:
+    """Return what an episode ends with."""
+    *_, (_, seen) = play(engine, task)
+    return seen
+
+
+@pytest.mark.parametrize("mode", ["text", "text_rich"])
+@pytest.mark.parametrize("kind", ["synthetic", "human"])
+def test_it_buys_what_is_wanted(kind: GoalKind, mode: Mode) -> None:
+    engine = WebShopEngine(synth_shop(kind), range(60), observation=mode)
+    ends = [last(engine, task) for task in engine.tasks()]
+    assert all(end.terminated for end in ends)
+    assert sum(bool(end.success) for end in ends) >= 0.85 * len(ends)
+    assert sum(end.reward for end in ends) >= 0.94 * len(ends)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", ["synthetic", "human"])
+def test_it_buys_what_is_wanted_on_the_whole_test_split(kind: GoalKind) -> None:
+    engine = WebShopEngine(synth_shop(kind), range(500))
+    ends = [last(engine, task) for task in engine.tasks()]
+    assert all(end.terminated for end in ends)
+    assert sum(bool(end.success) for end in ends) >= 0.89 * len(ends)
+
+
+def test_only_what_a_page_offers_is_clicked() -> None:
+    engine = WebShopEngine(synth_shop(), range(40))
+    for task in engine.tasks():
+        assert all(seen.valid for _, seen in play(engine, task))
+
+
+def test_hidden_goals_change_nothing() -> None:
+    shop = synth_shop()
+    other = dataclasses.replace(shop.goals[500], price_upper=1.0, attributes=("unheard of",), goal_options={})
+    goals = [dataclasses.replace(other, instruction_text=goal.instruction_text) for goal in shop.goals[:20]]
+    real, changed = (
+        WebShopEngine(shop, range(20)),
+        WebShopEngine(Shop(shop.catalogue, shop.prices_N, goals, shop.nouns)),
+    )
+    for task in real.tasks():
+        assert [command for command, _ in play(real, task)] == [command for command, _ in play(changed, task)]
+
+
+def test_the_texts_alone_give_the_same_commands_again() -> None:
+    engine = WebShopEngine(synth_shop(), range(20))
+    for task in engine.tasks():
+        texts = [("", engine.reset(task).text), *((command, seen.text) for command, seen in play(engine, task))]
+        explorer = WebShopExplorer()
+        explorer.reset(texts[0][1])
+        for command, text in texts[1:]:
+            assert explorer.act() == command
+            explorer.follow(command, text)
+
+
+def test_it_comes_back_for_the_best_where_nothing_is_perfect() -> None:
+    def page(*pieces: str) -> str:
+        task = "Find soft, warm red hats with color: teal, and price lower than 30.00 dollars"
+        return " [SEP] ".join(("Instruction:", task, "Back to Search", *pieces))
+
+    titles = {f"B00000000{number}": f"Hat number {number}, {'soft' if number == 2 else 'hard'}" for number in range(4)}
+    lines = [piece for asin, title in titles.items() for piece in (asin, title, "$10.0")]
+    explorer = WebShopExplorer()
+    explorer.reset(page().replace("Back to Search", "Search"))
+    commands = []
+    now = results = page("Page 1 (Total results: 4)", "Next >", *lines)
+    while (command := explorer.act()) != "click[buy now]" and len(commands) < MOST:
+        assert command is not None
+        commands.append(command)
+        asin = re.sub(r"click\[(b0.*)\]", r"\1", command).upper()
+        options = ("color", "teal" if titles.get(asin, "").endswith("soft") else "plum")
+        if asin in titles:
+            now = page("< Prev", *options, titles[asin], "Price: $10.0", "Rating: N.A.", "Features", "Buy Now")
+        elif command == "click[features]":
+            now = page("< Prev", "Nothing is said here")
+        elif command != "click[teal]":
+            now = results
+        explorer.follow(command, now)
+    assert commands[-2:] == ["click[b000000002]", "click[teal]"]
+    assert {f"click[{asin.lower()}]" for asin in titles} <= set(commands)
+
+
+def test_the_environment_gives_its_turns(builtin: ChatFormat) -> None:
+    env = WebShopEnv(builtin, split="eval")
+    _, info = env.reset(options={"task": "1"})
+    while env.running:
+        *_, info = env.step(builtin.encode_turn(env.hints()["explorer"]))
+    assert info["success"]
+
+
+PIECES = st.sampled_from(
+    [
+        "Instruction:",
+        "Search",
+        "Back to Search",
+        "< Prev",
+        "Page 1 (Total",
+        "Page x",
+        "B000000001",
+        "$1",
+        "Buy Now",
+        "red",
+    ]
+)
+PAGES = st.one_of(
+    st.text(max_size=40), st.lists(PIECES, max_size=9).map(" [SEP] ".join), st.lists(PIECES).map("\n".join)
+)
+
+
+@given(PAGES, st.lists(st.tuples(st.one_of(PIECES.map("click[{}]".format), st.text(max_size=9)), PAGES), max_size=6))
+def test_no_page_confuses_it_for_good(first: str, more: list[tuple[str, str]]) -> None:
+    explorer = WebShopExplorer()
+    explorer.reset(first)
+    for command, text in more:
+        assert explorer.act() != ""
+        explorer.follow(command, text)
+    assert explorer.act() != ""
