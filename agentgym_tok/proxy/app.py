@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ from agentgym_tok.types import Policy, Sampling
 
 __all__ = ["Application", "Settings"]
 
-_LOG = logging.getLogger(__name__)
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _REAP_S = 1.0
 
@@ -140,10 +138,7 @@ class Application:
     async def _reap(self) -> None:
         while True:
             await asyncio.sleep(_REAP_S)
-            try:
-                self.sessions.reap()
-            except Exception:  # noqa: BLE001  # one session that fails is not the end of the others
-                _LOG.exception("a session could not be tended")
+            await self.sessions.reap()
 
     def _told(self, endpoint: _Endpoint) -> _Endpoint:
         """Tell what is refused, in the shape that the client knows."""
