@@ -2,14 +2,11 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import secrets
-import signal
-import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import uvicorn
@@ -19,6 +16,7 @@ from agentgym_tok.errors import ConfigError, ResetNeeded, TraceError
 from agentgym_tok.policies import load_policy
 from agentgym_tok.proxy.app import Application, Settings  # says what is missing of the extra
 from agentgym_tok.proxy.limits import Limits
+from agentgym_tok.proxy.serving import Server, is_loopback, listen
 from agentgym_tok.proxy.session import Session
 from agentgym_tok.trace import Episode, Failure, Status, TraceStore
 from agentgym_tok.types import Policy, Sampling
@@ -70,7 +68,7 @@ class Proxy:
         limits: Limits | None = None,
         source: str = "",
     ) -> None:
-        loopback = _is_loopback(host)
+        loopback = is_loopback(host)
         if not loopback and (any_key or not admin_key):
             got = f"host {host} {'where any key opens a session' if any_key else 'without a key'}"
             fix = "set an admin key and mint sessions, or listen on 127.0.0.1"
@@ -92,7 +90,7 @@ class Proxy:
             engine_renders=mode == "engine",
         )
         self._app = Application(settings)
-        self._socket = _listen(host, port)
+        self._socket = listen(host, port)
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         """Where it listens; what Anthropic's clients take. OpenAI's take `openai_url`."""
@@ -105,7 +103,7 @@ class Proxy:
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=int(self._limits.drain_s),
         )
-        self._server = _Server(config, self._app)
+        self._server = Server(config, self._app)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -283,38 +281,3 @@ class ProxySession:
     def episode(self) -> Episode:
         """The episode as it stands in the store; whole once the session has ended."""
         return self.proxy._store.episode(self.id)
-
-
-class _Server(uvicorn.Server):
-    """Say that it goes down as soon as a signal says so."""
-
-    def __init__(self, config: uvicorn.Config, app: Application) -> None:
-        super().__init__(config)
-        self._app = app
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002  # uvicorn's own
-        """Take no more requests; a second SIGINT ends the answers too.
-
-        Uvicorn would raise the signal once more when all is done, and the process would not end in good order.
-        """
-        self._app.turns.draining = True
-        self.force_exit |= self.should_exit and sig == signal.SIGINT
-        self.should_exit = True
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        made = socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise ConfigError("the address is not free", where="proxy", got=f"{host}, port {port}") from error
-    # asyncio does it for sockets of its own making only; without it each answer waits for the client's delayed ACK.
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
