@@ -191,6 +191,7 @@ def say_go(_: object) -> Any:
 def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Episode]:
     """Play every fate, the harmless ones among them, and check what is left of it."""
     run, pids = tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("pids")
+    gc.collect()  # what earlier tests of this process left open
     files, children = open_files(), child_processes()
     hanging = [fate for fate in FATES if "does not answer" in FATES[fate][1]]
     others = [fate for fate in FATE_NAMES if fate not in hanging]

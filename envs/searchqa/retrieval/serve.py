@@ -113,7 +113,8 @@ def _guarded(endpoint: _Endpoint, token: str | None) -> _Endpoint:
     expected = f"Bearer {token}".encode()
 
     async def guard(request: Request) -> Response:
-        given = request.headers.get("Authorization", "").encode("latin-1")  # as it came
+        # As it came, but for the blanks around it, which only some of uvicorn's parsers take off.
+        given = request.headers.get("Authorization", "").strip(" \t").encode("latin-1")
         if not hmac.compare_digest(given, expected):
             return _said(401, "a bearer token is needed", {"WWW-Authenticate": "Bearer"})
         return await endpoint(request)
