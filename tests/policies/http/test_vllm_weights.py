@@ -205,24 +205,24 @@ def test_servers_that_cannot_take_weights_are_told_from_those_that_can(
 
 def test_where_tokens_have_no_version_an_update_waits_for_turns_and_turns_for_it(start: Any) -> None:
     engine, policy = start(COMPLETIONS)
-    turns: list[Completion] = []
+    turns: dict[str, Completion] = {}
     with policy:
         policy.update_weights(OLD, "v0")
         engine.calls.clear()
         engine.slow = True
-        early = threading.Thread(target=lambda: turns.append(turn_of(policy, 1)))
+        early = threading.Thread(target=lambda: turns.update(early=turn_of(policy, 1)))
         early.start()
         until(lambda: policy._gate._drawing == 1)
         updating = threading.Thread(target=policy.update_weights, args=(NEW, "v1"))
         updating.start()
         until(lambda: not policy._gate._open.is_set())
-        late = threading.Thread(target=lambda: turns.append(turn_of(policy, 2)))
+        late = threading.Thread(target=lambda: turns.update(late=turn_of(policy, 2)))
         late.start()
         assert engine.calls == []  # the update waits for the turn
         engine.slow = False
         for thread in (early, updating, late):
             thread.join()
-    assert [turn.weight_versions[0][0] for turn in turns] == ["v0", "v1"]
+    assert {name: turn.weight_versions[0][0] for name, turn in turns.items()} == {"early": "v0", "late": "v1"}
     assert [asked["seed"] for asked in engine.asked[-2:]] == [1, 2]
 
 
