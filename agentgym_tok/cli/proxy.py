@@ -71,10 +71,10 @@ def run(options: Options) -> int:
             limits=options.limits,
             source=options.source,
         )
-        # What was loaded stays, and sessions stay for long: agents need not wait while all of it is looked at again.
+        # What was loaded stays, and need not be looked at again while agents wait.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(1_000, 5, 2_000)
+        gc.set_threshold(5_000, 10, 10)
         proxy.run(lambda: _greet(proxy.url, proxy.admin_key, options, folder))
     print(f"agentgym-tok trace verify {folder}")
     return 0
