@@ -27,15 +27,15 @@ class ExpertPolicy(BasePolicy):
         self._chat = chat
 
     def answer(self, request: Request) -> Completion:
-        """Encode the expert's turn.
+        """Encode the turn that the world hints at.
 
         Raises:
-            PolicyError: The world has no expert, or its expert knows no way on from here.
+            PolicyError: The world has nobody of this name, or that one knows no way on from here.
         """
-        return demonstration(self._chat, _hint(request, "expert", self.name), self.name, request.sampling)
+        return demonstration(self._chat, _hint(request, self.name, self.name), self.name, request.sampling)
 
 
-class ExplorerPolicy(BasePolicy):
+class ExplorerPolicy(ExpertPolicy):
     """Write what a player would do who sees what the agent sees; its turns are demonstrations.
 
     The expert may know where things are, so imitating it teaches guessing; the explorer finds out.
@@ -45,19 +45,6 @@ class ExplorerPolicy(BasePolicy):
     """
 
     name = "explorer"
-    deterministic = True
-    wants_info = True
-
-    def __init__(self, chat: ChatFormat) -> None:
-        self._chat = chat
-
-    def answer(self, request: Request) -> Completion:
-        """Encode the explorer's turn.
-
-        Raises:
-            PolicyError: The world has no explorer, or its explorer knows no way on from here.
-        """
-        return demonstration(self._chat, _hint(request, "explorer", self.name), self.name, request.sampling)
 
 
 class RandomPolicy(BasePolicy):

@@ -1,5 +1,6 @@
 """What answers a request, whoever makes its context."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
@@ -9,7 +10,7 @@ from agentgym_tok.proxy.session import Session
 from agentgym_tok.proxy.wire import Ask, Usage, Wire
 from agentgym_tok.trace import Failure
 
-__all__ = ["GAVE_UP", "SHUT_DOWN", "Exchanging", "Mode", "Refused", "Send"]
+__all__ = ["GAVE_UP", "SHUT_DOWN", "Exchanging", "Mode", "Refused", "Send", "why_broken"]
 
 SHUT_DOWN: Final = Failure("harness", "ShutDown", "the proxy went down")
 GAVE_UP: Final = Failure("policy", "Cancelled", "the policy gave its turn up")
@@ -73,3 +74,15 @@ class Mode(Protocol):
     def begin(self, session: Session, ask: Ask, evidence: Evidence, body: bytes, wire: Wire) -> Exchanging:
         """Return what answers a request; raises `BadAsk` where nothing can."""
         ...
+
+
+def why_broken(draft: Draft) -> Failure:
+    """Say why the task that calls this stops drawing a turn in the middle.
+
+    Args:
+        draft: The turn; whoever broke it off said why.
+    """
+    task = asyncio.current_task()
+    # Who was not told why, and was cancelled all the same, is at the end of its loop.
+    by_us = task is not None and task.cancelling()
+    return draft.broken or (SHUT_DOWN if by_us else GAVE_UP)

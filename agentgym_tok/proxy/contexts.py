@@ -22,7 +22,7 @@ from agentgym_tok.trace.edges.likeness import squash
 from agentgym_tok.trace.laws import answered
 from agentgym_tok.types import Message, ToolCall
 
-__all__ = ["Contexts", "Given", "Prepared", "same_answer"]
+__all__ = ["Contexts", "Given", "Prepared"]
 
 
 @dataclass(slots=True, eq=False)
@@ -172,11 +172,6 @@ class Contexts:
 
     def _begun(self, context: Context, prefill: str) -> Context:
         return context.extend(Span(self.chat.encode(prefill), "forced")) if prefill else context
-
-
-def same_answer(told: Message, back: Message) -> bool:
-    """Tell whether a message is an answer that was told; reasoning may be missing, but not another one."""
-    return _meaning(told) == _meaning(back) and _fits(_reasonings([back]), _reasonings([told]))
 
 
 def _split_prefill(messages: Sequence[Message]) -> tuple[tuple[Message, ...], str]:

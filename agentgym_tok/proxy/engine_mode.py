@@ -20,7 +20,7 @@ from agentgym_tok.policies.http.failures import Refused as EngineRefused
 from agentgym_tok.policies.http.failures import Transient
 from agentgym_tok.policies.http.vllm import VLLMPolicy
 from agentgym_tok.policies.http.vllm_replies import TurnReader
-from agentgym_tok.proxy.answering import GAVE_UP, SHUT_DOWN, Refused, Send
+from agentgym_tok.proxy.answering import Refused, Send, why_broken
 from agentgym_tok.proxy.attempts import Attempt, Delivery
 from agentgym_tok.proxy.drafts import Answer, Draft, Evidence
 from agentgym_tok.proxy.drift_names import prompt_drift, words_drift
@@ -136,7 +136,7 @@ class EngineExchange:
             self._take(document)
             turn = self._completion()
         except asyncio.CancelledError:
-            self._left()
+            self._break_off(why_broken(self.draft))
             raise
         except AgentGymTokError as error:
             raise self._failed(error) from error
@@ -158,7 +158,7 @@ class EngineExchange:
                     self._told = self._count
             turn = self._completion()
         except asyncio.CancelledError:
-            self._left()
+            self._break_off(why_broken(self.draft))
             raise
         except AgentGymTokError as error:
             refused = self._failed(error)
@@ -218,12 +218,6 @@ class EngineExchange:
         if self._reader is None:
             raise Transient("the answer is empty", where=self._policy.name, expected="a turn")
         return self._reader.completion()
-
-    def _left(self) -> None:
-        task = asyncio.current_task()
-        # Who was not told why, and was cancelled all the same, is at the end of its loop.
-        by_us = task is not None and task.cancelling()
-        self._break_off(self.draft.broken or (SHUT_DOWN if by_us else GAVE_UP))
 
     def _break_off(self, failure: Failure) -> None:
         """Record a turn as far as it came; before the engine told its prompt it has no context, and is no turn."""

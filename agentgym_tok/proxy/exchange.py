@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import AgentGymTokError, PolicyError, TransientPolicyError
-from agentgym_tok.proxy.answering import GAVE_UP, SHUT_DOWN, Refused, Send
+from agentgym_tok.proxy.answering import Refused, Send, why_broken
 from agentgym_tok.proxy.attempts import Attempt, Delivery
 from agentgym_tok.proxy.drafts import Draft, Evidence
 from agentgym_tok.proxy.drawing import Drawer
@@ -215,10 +215,7 @@ class Exchange:
         """Record what the client left, as far as it came."""
         if self._recorded is not None:
             return
-        task = asyncio.current_task()
-        # Who was not told why, and was cancelled all the same, is at the end of its loop.
-        by_us = task is not None and task.cancelling()
-        failure = self.draft.broken or (SHUT_DOWN if by_us else GAVE_UP)
+        failure = why_broken(self.draft)
         answers = [choice.answer(failure, told_tokens=choice.told_tokens) for choice in self.choices]
         self._recorded = self.session.record(self.draft, answers)
         self.delivered("part" if self._opened else "none")

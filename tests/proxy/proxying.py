@@ -12,10 +12,10 @@ import httpx2
 
 from agentgym_tok import ChatFormat
 from agentgym_tok.policies import BasePolicy
-from agentgym_tok.proxy import Proxy, ProxySession
+from agentgym_tok.proxy import Proxy, ProxySession, contexts
 from agentgym_tok.tokens import as_ids
 from agentgym_tok.trace import Episode, TraceStore, Turn, verify
-from agentgym_tok.types import Completion, Delta, Request
+from agentgym_tok.types import Completion, Delta, Message, Request
 
 CHAT = ChatFormat.builtin()
 CHAT_PATH, RESPONSES_PATH, MESSAGES_PATH = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -133,3 +133,9 @@ def until(holds: Callable[[], object], timeout_s: float = 10.0) -> bool:
 def used(episode: Episode) -> list[Turn]:
     """Return the turns that the client used."""
     return [turn for turn in episode.turns if turn.used]
+
+
+def same_answer(told: Message, back: Message) -> bool:
+    """Tell whether a message that comes back counts as the answer that was told."""
+    reasonings = [contexts._reasonings([one]) for one in (back, told)]
+    return contexts._meaning(told) == contexts._meaning(back) and contexts._fits(*reasonings)

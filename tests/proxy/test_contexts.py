@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from proxying import same_answer
 
 from agentgym_tok import ChatFormat, Completion, Message
 from agentgym_tok.errors import ChatError
-from agentgym_tok.proxy.contexts import Contexts, Given, Prepared, same_answer
+from agentgym_tok.proxy.contexts import Contexts, Given, Prepared
 from agentgym_tok.tokens import Context, as_ids
 from agentgym_tok.trace import Edge, Turn, sent_digest
 from agentgym_tok.trace.laws import answered

@@ -9,9 +9,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -423,66 +423,51 @@ def policy(ids_T):
 """
 
 
-def test_sigterm_lets_answers_end_writes_all_and_stops(tmp_path: Path) -> None:
-    (tmp_path / "slow_policy.py").write_text(SLOW_POLICY)
+@contextmanager
+def asked_process(folder: Path, policy: str) -> Iterator[tuple["subprocess.Popen[str]", "Future[httpx2.Response]"]]:
+    """Serve in a process of its own, and have it draw an answer."""
+    (folder / "slow_policy.py").write_text(policy)
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         port = probe.getsockname()[1]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    run = tmp_path / "run"
-    served = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(run), str(port)], env=environ, stdout=subprocess.PIPE, text=True
-    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    command = [sys.executable, "-c", SERVE, str(folder / "run"), str(port)]
+    served = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
     assert served.stdout is not None
     try:
-        greeting = served.stdout.readline()
-        assert f":{port}" in greeting
+        assert f":{port}" in served.stdout.readline()
         url, headers = f"http://localhost:{port}", {"authorization": "Bearer a"}
         with ThreadPoolExecutor() as threads:
             asking = threads.submit(httpx2.post, url + CHAT_PATH, json=HELLO, headers=headers, timeout=30)
             assert until(lambda: httpx2.get(f"{url}/health").json()["in_flight"] == 1)
-            served.send_signal(signal.SIGTERM)
-            assert asking.result().status_code == 200
-        assert served.wait(20) == 0
+            yield served, asking
     finally:
         served.kill()
         served.stdout.close()
         served.wait()
-    found = verify(run, CHAT)
+
+
+def test_sigterm_lets_answers_end_writes_all_and_stops(tmp_path: Path) -> None:
+    with asked_process(tmp_path, SLOW_POLICY) as (served, asking):
+        served.send_signal(signal.SIGTERM)
+        assert asking.result().status_code == 200
+        assert served.wait(20) == 0
+    found = verify(tmp_path / "run", CHAT)
     assert (found.turns, found.running, found.breaches) == (1, 0, ())
-    with TraceStore(run, mode="r") as store:
+    with TraceStore(tmp_path / "run", mode="r") as store:
         (episode,) = store.episodes()
     assert (episode.status, episode.turns[0].used) == ("abandoned", True)
 
 
 def test_a_second_sigint_ends_answers_too_and_what_was_drawn_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "slow_policy.py").write_text(SLOW_POLICY.replace("sleep(1.0)", "sleep(8.0)"))
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    run = tmp_path / "run"
-    served = subprocess.Popen(
-        [sys.executable, "-c", SERVE, str(run), str(port)], env=environ, stdout=subprocess.PIPE, text=True
-    )
-    assert served.stdout is not None
-    try:
-        assert served.stdout.readline()
-        url, headers = f"http://localhost:{port}", {"authorization": "Bearer a"}
-        with ThreadPoolExecutor() as threads:
-            asking = threads.submit(httpx2.post, url + CHAT_PATH, json=HELLO, headers=headers, timeout=30)
-            assert until(lambda: httpx2.get(f"{url}/health").json()["in_flight"] == 1)
-            served.send_signal(signal.SIGINT)
-            time.sleep(0.5)
-            served.send_signal(signal.SIGINT)
-            with suppress(httpx2.HTTPError):
-                assert asking.result().status_code >= 400
+    with asked_process(tmp_path, SLOW_POLICY.replace("sleep(1.0)", "sleep(8.0)")) as (served, asking):
+        served.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        served.send_signal(signal.SIGINT)
+        with suppress(httpx2.HTTPError):
+            assert asking.result().status_code >= 400
         assert served.wait(20) == 0
-    finally:
-        served.kill()
-        served.stdout.close()
-        served.wait()
-    found = verify(run, CHAT)
+    found = verify(tmp_path / "run", CHAT)
     assert (found.turns, found.running, found.breaches) == (1, 0, ())
 
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from proxying import same_answer
 
 from agentgym_tok.chat.deltas import CallArguments, CallBegun, CallEnded, ReasoningDelta, TextDelta, TurnDelta
-from agentgym_tok.proxy.contexts import same_answer
 from agentgym_tok.proxy.wire import (
     WIRES,
     Choice,
