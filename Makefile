@@ -12,6 +12,9 @@ CLIENTS_LOCK := requirements/clients.txt
 CLIENTS := $(CACHE)/clients-$(shell sha256sum $(CLIENTS_LOCK) | cut -c1-16)
 TRAINERS_LOCK := requirements/trainers.txt
 TRAINERS := $(CACHE)/trainers-$(shell sha256sum $(TRAINERS_LOCK) | cut -c1-16)
+# Each has an environment of its own: they pin the same packages to different versions.
+PLUGIN_NAMES := verifiers-classic verifiers openenv
+PLUGINS := $(CACHE)/plugins-$(shell cat $(PLUGIN_NAMES:%=requirements/%.txt) | sha256sum | cut -c1-16)
 # A terminal agent from npm. Its version stands in the same file, whose hash names the folder of both.
 CODEX := $(shell grep -o '@openai/codex@.*' $(CLIENTS_LOCK))
 RENDERERS_LOCK := requirements/renderers.txt
@@ -25,8 +28,8 @@ TRL := $(CACHE)/trl-1.16.0
 # The chat templates that models ship, for the tests of template families.
 export AGENTGYM_TOK_TRL ?= $(TRL)/trl/chat_templates
 
-.PHONY: demo test check lint types wheel stock renderers clients trainers vllm templates \
-	test-stock test-engine test-engines test-renderers test-clients test-trainers test-deep test-gpu bench clean
+.PHONY: demo test check lint types wheel stock renderers clients trainers plugins vllm templates \
+	test-stock test-engine test-engines test-renderers test-clients test-trainers test-plugins test-deep test-gpu bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/demo.py
@@ -101,6 +104,19 @@ $(TRAINERS)/.done: | $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(TRAINERS) -r $(TRAINERS_LOCK)
 	touch $@
 
+# Environments of verifiers and OpenEnv in their own interpreters, beside what was recorded of them.
+test-plugins: $(VENV)/.dev plugins
+	AGENTGYM_TOK_PLUGINS=$(PLUGINS) $(BIN)/python -m pytest -m deep tests/envs/adapters
+
+plugins: $(PLUGINS)/.done
+
+$(PLUGINS)/.done:
+	rm -rf $(PLUGINS)
+	for name in $(PLUGIN_NAMES); do $(PYTHON) -m venv $(PLUGINS)/$$name && \
+		$(PLUGINS)/$$name/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/$$name.txt \
+		|| exit 1; done
+	touch $@
+
 # An engine in the tests' own process has to be imported from its environment.
 IN_VLLM = PYTHONPATH=$(CURDIR) VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind \
 	$(VLLM)/bin/python -m pytest -p no:cacheprovider
@@ -140,6 +156,7 @@ test-deep: $(VENV)/.dev templates stock
 	$(MAKE) --no-print-directory test-renderers
 	$(MAKE) --no-print-directory test-clients
 	$(MAKE) --no-print-directory test-trainers
+	$(MAKE) --no-print-directory test-plugins
 	$(MAKE) --no-print-directory test-engines
 
 test-gpu: $(VENV)/.dev

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 # Floor of each room, from DESIGN's table; the ground's modules are one room. The package itself is the front door.
-GROUND = ("tokens", "types", "spaces", "config", "errors", "seeds")
+GROUND = ("tokens", "types", "spaces", "config", "errors", "plugins", "seeds")
 FLOORS = {
     "ground": 0.0,
     "chat": 1.0,

@@ -1,113 +1,150 @@
-"""`agentgym-tok eval WORLD`: play episodes, log them, score them."""
+"""`agentgym-tok eval WORLD` and `eval CONFIG.toml`: play episodes, log them, score them."""
 
-import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
+from typing import Any, Self
 
-import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import CliPositionalArg
 
-from agentgym_tok import __version__
-from agentgym_tok.chat import ChatFormat
-from agentgym_tok.cli.tables import score_table, show
-from agentgym_tok.cli.worlds import WorldOptions, chat_format, env_maker, tokens_of
-from agentgym_tok.envs.token_env import TokenEnv
+from agentgym_tok.cli.config_file import PRESET, config_file, laid_over, read_toml
+from agentgym_tok.cli.tables import cost_table, passes_table, score_table, show
+from agentgym_tok.cli.worlds import WorldOptions, chat_format, env_maker
 from agentgym_tok.errors import ConfigError
-from agentgym_tok.evaluate import EpisodeResult, result_of, scores_of
-from agentgym_tok.evaluate.results import ALFWORLD_LABELS
-from agentgym_tok.harness import Harness
-from agentgym_tok.policies import load_policy
-from agentgym_tok.trace import RunMeta, TraceStore
+from agentgym_tok.evaluate import Evaluation, Part, RunResults, Share
+from agentgym_tok.evaluate.paper_table import paper_table
+from agentgym_tok.evaluate.parts import PlannedPart
 from agentgym_tok.types import Sampling
 
-__all__ = ["Options", "run"]
+__all__ = ["PRESETS", "Options", "PartOptions", "run"]
+
+PRESETS = Path(str(files("agentgym_tok.evaluate") / "presets"))
+"""Folder of TOML files; the name of a preset is that of its file."""
+
+
+class PartOptions(WorldOptions):
+    """Say what one part of an evaluation plays."""
+
+    name: str = Field(min_length=1, description="unique; the world's own without it")
+    world: str = Field(description="alfworld, searchqa or webshop")
+    episodes: int | None = Field(default=None, ge=1, description="how many tasks, drawn by the seed; all without it")
+    samples: int = Field(default=1, ge=1, description="episodes of each task, for pass@k and pass^k")
+    sampling: Sampling = Field(default=Sampling(), description="how turns are drawn")
 
 
 class Options(WorldOptions):
-    """Evaluate a policy on a world: a table by kind of task, results as JSON, and a trace that can be verified."""
+    """Evaluate a policy on worlds: tables by kind of task, results as JSON, and a trace that can be verified.
 
-    world: CliPositionalArg[str] = Field(description="alfworld, searchqa or webshop")
+    A TOML file names several parts in [[tasks]]; each takes what it does not say itself from the file's top. Options
+    beside it change what both say.
+    """
+
+    world: CliPositionalArg[str] = Field(description="alfworld, searchqa or webshop; or a TOML file, or preset:NAME")
     policy: str = Field(default="expert", description="expert, explorer, random, hf:PATH or python:module:function")
     episodes: int | None = Field(default=None, ge=1, description="how many tasks, drawn by the seed; all without it")
+    samples: int = Field(default=1, ge=1, description="episodes of each task, for pass@k and pass^k")
     seed: int = Field(default=0, ge=0, description="seed of the choice of tasks and of every request")
     concurrency: int = Field(default=64, ge=1, description="most episodes in flight")
     sampling: Sampling = Field(default=Sampling(), description="how turns are drawn")
+    tasks: tuple[PartOptions, ...] = Field(default=(), description="parts, in a file's [[tasks]]; else the one world")
     out: str | None = Field(default=None, description="folder of the run; runs/eval-WORLD-TIME without it")
+    resume: bool = Field(default=False, description="go on with the run in --out: play what is missing, score all")
+    shard: str | None = Field(default=None, description="1/4: play every fourth task; --resume scores them together")
     dry_run: bool = Field(default=False, description="show the configuration and the tasks, and stop")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        """Lay what is given over what the file says, and both over each part."""
+        if not isinstance(given, Mapping) or not _is_file(given.get("world")):
+            return given
+        said = {name: value for name, value in given.items() if name != "world"}
+        values = laid_over(read_toml(config_file(given["world"], PRESETS)), said)
+        parts = [part for part in values.get("tasks", ()) if isinstance(part, Mapping)]
+        if parts:
+            shared = {name: value for name, value in values.items() if name in PartOptions.model_fields}
+            own = {name: value for name, value in said.items() if name in PartOptions.model_fields}
+            laid = [laid_over(laid_over(shared, part), own) for part in parts]
+            values["tasks"] = [{"name": part.get("world"), **part} for part in laid]
+            values["world"] = ", ".join(dict.fromkeys(str(part.get("world")) for part in laid))
+        return values
+
+    @model_validator(mode="after")
+    def _one_format(self) -> Self:
+        for part in self.tasks:
+            if part.chat != self.chat:
+                raise ValueError(f"a run has one chat format, and part {part.name} names another one")
+        return self
+
+    def parts(self) -> list[PartOptions]:
+        """Return the parts, each with its world's own split where none was named."""
+        if self.tasks:
+            return [part.of(part.world) for part in self.tasks]
+        shared = {name: getattr(self, name) for name in PartOptions.model_fields if name != "name"}
+        return [PartOptions(name=self.world, **shared).of(self.world)]
 
 
 def run(options: Options) -> int:
-    """Evaluate, print the table, write `results.json` and the trace.
+    """Evaluate, print tables, write `results.json`, `table.md` and the trace.
 
     Raises:
-        ConfigError: The run's folder holds another run.
+        ConfigError: The run's folder holds another run, or what was chosen does not go together.
+        UnknownName: Something has no such name.
+        DataMissing: The world's data are not there.
     """
-    options = options.of(options.world)
+    if options.resume and options.out is None:
+        raise ConfigError("it is not said which run goes on", where="eval --resume", fix="name its folder by --out")
+    share = None if options.shard is None else Share.parse(options.shard)
+    chosen = options.parts()
+    options = options.of(options.world).model_copy(update={"tasks": tuple(chosen)})
     chat = chat_format(options.chat)
-    make_env = env_maker(options.world, options, chat)
-    policy = load_policy(options.policy, chat)
-    probe = make_env()
-    tokens = tokens_of(probe)
-    tasks = choose(tokens.engine.tasks(), options.episodes, options.seed)
+    parts = [
+        Part(each.name, env_maker(each.world, each, chat), each.episodes, each.samples, each.sampling, each.world)
+        for each in chosen
+    ]
     if options.dry_run:
-        print(options.model_dump_json(indent=2))
-        print(f"{len(tasks)} tasks of {tokens.engine.source}, the first: {tasks[0]}")
+        _plan(options, parts)
         return 0
-    folder = Path(options.out or f"runs/eval-{options.world}-{time.strftime('%Y%m%d-%H%M%S')}")
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError("the run's folder is not empty", where=str(folder), fix="choose another --out")
-    meta = _meta(options, chat, tokens)
-    started = time.perf_counter()
-    with TraceStore(folder, chat=chat, meta=meta) as store:
-        harness = Harness(policy, chat, store=store, sampling=options.sampling)
-        episodes = harness.run_many(
-            make_env,
-            tasks,
-            concurrency=options.concurrency,
-            seed=options.seed,
-            progress=True,
-        )
-    results = [result_of(episode, tokens.labels or ALFWORLD_LABELS, tokens.metrics) for episode in episodes]
-    probe.close()
-    _report(options, results, folder, tokens, time.perf_counter() - started)
+    worlds = "-".join(dict.fromkeys(each.world for each in chosen))
+    folder = Path(options.out or f"runs/eval-{worlds}-{time.strftime('%Y%m%d-%H%M%S')}")
+    config = options.model_dump(mode="json")
+    evaluation = Evaluation(
+        parts, options.policy, chat, folder, seed=options.seed, concurrency=options.concurrency, config=config
+    )
+    if share is None:
+        _report(options.policy, chosen, evaluation.run(resume=options.resume, progress=True), folder)
+    else:
+        evaluation.run_share(share, resume=options.resume, progress=True)
+        print(f"shard {options.shard} is played; when all are, the same command scores them: --resume, no --shard")
     return 0
 
 
-def choose(tasks: Sequence[str], episodes: int | None, seed: int) -> list[str]:
-    """Return so many tasks without repetition, drawn by the seed, in the world's own order; all without a number."""
-    if episodes is None or episodes >= len(tasks):
-        return list(tasks)
-    drawn = np.sort(np.random.default_rng(seed).choice(len(tasks), size=episodes, replace=False))
-    return [tasks[int(index)] for index in drawn]
+def _is_file(world: object) -> bool:
+    return isinstance(world, str) and (world.endswith(".toml") or world.startswith(PRESET))
 
 
-def _meta(options: Options, chat: ChatFormat, tokens: TokenEnv) -> RunMeta:
-    return RunMeta.of(
-        chat,
-        prompting=tokens.prompting.name,
-        source=tokens.engine.source,
-        config=options.model_dump(mode="json"),
-    )
+def _plan(options: Options, parts: Sequence[Part]) -> None:
+    print(options.model_dump_json(indent=2))
+    for part in parts:
+        planned = PlannedPart(part, options.seed)
+        print(f"{len(planned.tasks)} tasks of {planned.source}, the first: {planned.tasks[0]}")
 
 
-def _report(options: Options, results: list[EpisodeResult], folder: Path, tokens: TokenEnv, seconds: float) -> None:
-    scores = scores_of(results, (tokens.labels or ALFWORLD_LABELS).values())
-    title = f"{options.policy} on {tokens.engine.source} {options.split}, {options.prompting}"
-    show(score_table(title, scores, tokens.metrics))
-    turns = sum(result.steps for result in results)
-    written = {
-        "library": __version__,
-        "config": options.model_dump(mode="json"),
-        "source": tokens.engine.source,
-        "fingerprint": tokens.chat.fingerprint,
-        "seconds": round(seconds, 3),
-        "scores": [score.model_dump() for score in scores],
-        "episodes": [result.model_dump() for result in results],
-    }
-    file = folder / "results.json"
-    file.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-    for result in [result for result in results if result.failure is not None][:5]:
-        print(f"failed: {result.task}: {result.failure}")
-    print(f"{len(results)} episodes, {turns} turns in {seconds:.1f} s; results and trace in {folder}")
+def _report(policy: str, chosen: Sequence[PartOptions], results: RunResults, folder: Path) -> None:
+    (folder / "table.md").write_text(paper_table({policy: results}), encoding="utf-8")
+    for options, part in zip(chosen, results.parts, strict=True):
+        title = f"{policy} on {part.source} {options.split}, {part.prompting}"
+        scores = [score for score in results.scores if score.part == part.name]
+        macro = next((macro for macro in results.macros if macro.part == part.name), None)
+        show(score_table(title, scores, part.metrics, macro))
+    if results.passes:
+        show(passes_table(results.passes))
+    show(cost_table(results.costs))
+    if {results.made_by.content} != {*results.made_by.begun_with}:
+        print("the trace was begun with other files of the library: made_by in results.json names the digests")
+    for episode in [episode for episode in results.episodes if episode.failure is not None][:5]:
+        print(f"failed: {episode.task}: {episode.failure}")
+    turns = sum(episode.steps for episode in results.episodes)
+    print(f"{len(results.episodes)} episodes, {turns} turns in {results.seconds:.1f} s; results and trace in {folder}")

@@ -1,12 +1,13 @@
 """`agentgym-tok list`: what can be named."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from rich.table import Table
+from rich.text import Text
 
 from agentgym_tok.cli.tables import show
-from agentgym_tok.cli.worlds import WORLDS
+from agentgym_tok.cli.worlds import ADAPTERS, WORLDS
 from agentgym_tok.config import Config
 from agentgym_tok.envs.alfworld import OfficialGames, SynthGames
 from agentgym_tok.envs.searchqa import RETRIEVERS
@@ -16,7 +17,10 @@ from agentgym_tok.envs.webshop.data import prepared_folder
 from agentgym_tok.envs.webshop.env import make_webshop_engine
 from agentgym_tok.envs.webshop.splits import PRESETS
 from agentgym_tok.errors import ConfigError, DataMissing
+from agentgym_tok.learner.learners import LEARNERS
+from agentgym_tok.plugins import GROUPS, Kind, declared
 from agentgym_tok.policies.load import POLICIES
+from agentgym_tok.skills import RETRIEVERS as SKILL_RETRIEVERS
 
 __all__ = ["Options", "run"]
 
@@ -24,7 +28,7 @@ _SPLITS = ("train", "valid_seen", "valid_unseen")
 
 
 class Options(Config):
-    """List worlds, sources, splits and policies."""
+    """List worlds, sources, splits and policies, and what other packages bring: those are tried out."""
 
 
 def run(options: Options) -> int:
@@ -37,13 +41,41 @@ def run(options: Options) -> int:
         first = source == "synth"
         table.add_row(world if first else "", WORLDS[world] if first else "", source, splits)
     show(table)
+    show("environments of other libraries: " + ", ".join(ADAPTERS))
     plain = {"expert", "explorer", "random"}
     show("policies: " + ", ".join(name if name in plain else f"{name}:..." for name in POLICIES))
     show("chat formats: builtin, or a model's folder or id (extra hf)")
     show("retrievers of searchqa: " + ", ".join(RETRIEVERS))
     show("datasets of searchqa: " + ", ".join(DATASETS))
     show("split presets of webshop: " + ", ".join(PRESETS))
+    _plugins()
     return 0
+
+
+def _plugins() -> None:
+    """List the plug-ins; each one is imported, so that a broken one is named here."""
+    builtin: Mapping[Kind, Collection[str]] = {
+        "world": (*WORLDS, *ADAPTERS),
+        "policy": POLICIES,
+        "learner": LEARNERS,
+        "retriever": RETRIEVERS,
+        "skill retriever": SKILL_RETRIEVERS,
+    }
+    plugins = [plugin for kind in GROUPS for plugin in declared(kind, builtin[kind])]
+    if not plugins:
+        show("plug-ins: none")
+        return
+    table = Table(title="plug-ins", title_justify="left")
+    for name in ("kind", "name", "package", "state"):
+        table.add_column(name)
+    for plugin in plugins:
+        try:
+            plugin.load()
+            state = "ok"
+        except ConfigError as error:
+            state = f"broken: {error.got}"
+        table.add_row(plugin.kind, Text(plugin.name), Text(f"{plugin.package} {plugin.version}"), Text(state))
+    show(table)
 
 
 def _splits() -> Iterator[tuple[str, str, str]]:

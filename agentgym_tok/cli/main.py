@@ -10,7 +10,8 @@ from agentgym_tok.errors import AgentGymTokError, ConfigError, UnknownName, unkn
 __all__ = ["main"]
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "eval": ("evaluate", "evaluate a policy on a world and print scores with intervals"),
+    "eval": ("evaluate", "evaluate a policy on one world or several and print scores with intervals"),
+    "compare": ("compare", "compare evaluations task by task: differences, intervals, tasks that flipped"),
     "play": ("play", "play a world yourself and see ids and spans in colour"),
     "bench": ("bench", "measure how fast a world is, beside the stock one"),
     "bench chat": ("bench_chat", "measure bridges beside rendering a long conversation anew each turn"),

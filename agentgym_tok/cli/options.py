@@ -1,15 +1,15 @@
 """Configuration models from the command line: a TOML file, then dotted options over it."""
 
 import sys
-import tomllib
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, CliApp, PydanticBaseSettingsSource, SettingsConfigDict
 
+from agentgym_tok.cli.config_file import read_toml
 from agentgym_tok.config import Config
-from agentgym_tok.errors import ConfigError, DataMissing
+from agentgym_tok.errors import ConfigError
 
 __all__ = ["parse"]
 
@@ -30,7 +30,7 @@ def parse(model: type[C], arguments: list[str], *, program: str) -> C:
         SystemExit: With status 0 after `--help`, 2 for unknown options.
     """
     arguments, file = _take_config(arguments)
-    values = {} if file is None else _read(file)
+    values = {} if file is None else read_toml(file)
 
     class Options(model, BaseSettings):  # type: ignore[valid-type, misc]  # a model made for one call
         __doc__ = (model.__doc__ or "") + "\n\n--config FILE reads options from a TOML file first."
@@ -82,15 +82,6 @@ def _take_config(arguments: list[str]) -> tuple[list[str], Path | None]:
         if argument == "--config" and place + 1 < len(arguments):
             return arguments[:place] + arguments[place + 2 :], Path(arguments[place + 1])
     return arguments, None
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DataMissing("the configuration file is not there", where=str(file)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError("the configuration file is no TOML", where=str(file), got=str(error)) from error
 
 
 def complain(error: Exception) -> None:

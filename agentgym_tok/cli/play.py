@@ -27,7 +27,7 @@ _COLOURS = {
 class Options(WorldOptions):
     """Play a world by typing commands; an empty line shows what is admissible, `quit` leaves."""
 
-    world: CliPositionalArg[str] = Field(description="alfworld, searchqa or webshop")
+    world: CliPositionalArg[str] = Field(description="alfworld, searchqa, webshop, or a plug-in's")
     task: str | None = Field(default=None, description="id or index of the task; drawn by the seed without it")
     seed: int = Field(default=0, ge=0, description="seed of the choice of the task")
     ids: bool = Field(default=True, description="show the ids beside the text")

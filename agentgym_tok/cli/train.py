@@ -1,7 +1,6 @@
 """`agentgym-tok train CONFIG`: play, learn, and hand the weights back, until the steps are done."""
 
 import time
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -13,18 +12,19 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym_tok.chat import ChatFormat
+from agentgym_tok.cli.config_file import PRESET, config_file, laid_over, read_toml
 from agentgym_tok.cli.progress import Amounts
 from agentgym_tok.cli.tables import show
 from agentgym_tok.cli.worlds import WorldOptions, env_maker, tokens_of
 from agentgym_tok.envs.success_reward import SuccessReward
 from agentgym_tok.errors import AgentGymTokError, ConfigError
 from agentgym_tok.harness.loggers import Logger, TensorBoardLogger, TrackioLogger, WandbLogger
-from agentgym_tok.learner.torch_learner import TorchLearner
+from agentgym_tok.learner.learners import make_learner
 from agentgym_tok.learner.training import TrainConfig, Training
 from agentgym_tok.learner.training.demonstrations import RECORDED
 from agentgym_tok.learner.training.models import is_new, make_model, save_model
 from agentgym_tok.learner.training.plan import describe
-from agentgym_tok.learner.training.presets import PRESET, config_file
+from agentgym_tok.learner.training.presets import PRESETS
 from agentgym_tok.learner.training.run_folder import RunFolder
 from agentgym_tok.policies import load_policy
 from agentgym_tok.tokens import Ids
@@ -40,7 +40,7 @@ class Options(TrainConfig, WorldOptions):
     """
 
     config: CliPositionalArg[str] = Field(description="a TOML file, or preset:NAME")
-    world: str = Field(description="alfworld, searchqa or webshop")
+    world: str = Field(description="alfworld, searchqa, webshop, or a plug-in's")
     split: str | None = Field(default="train", description="tasks to train on")
     held_out: str | None = Field(default=None, description="split for tests; what papers report without it")
     success_reward: float | None = Field(
@@ -49,6 +49,9 @@ class Options(TrainConfig, WorldOptions):
     model: str = Field(description="folder or id of a model, or new:qwen2?hidden=128&layers=2")
     template: dict[str, Any] = Field(
         default_factory=dict, description="settings of the model's chat template, as JSON: enable_thinking"
+    )
+    learner_class: str = Field(
+        default="torch", description="what takes the updates: torch, or a plug-in's; both get loss and learner"
     )
     policy: str = Field(default="hf:{model}", description="what samples; {model} stands for the model's folder or id")
     loggers: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = Field(
@@ -64,12 +67,7 @@ class Options(TrainConfig, WorldOptions):
         """Lay what is given over what the file says."""
         if not isinstance(given, Mapping) or not isinstance(given.get("config"), str):
             return given
-        file = config_file(given["config"])
-        try:
-            values = tomllib.loads(file.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError("the configuration file is no TOML", where=str(file), got=str(error)) from error
-        return _over(values, given)
+        return laid_over(read_toml(config_file(given["config"], PRESETS)), given)
 
 
 def run(options: Options) -> int:
@@ -95,8 +93,8 @@ def run(options: Options) -> int:
     files.check(about, resume=options.resume)
     chat = _chat(options)
     model = make_model(options.model, chat, files.start)
-    learner = TorchLearner(model, chat, options.loss, options.learner)
-    plays = not options.imitates or options.evaluation.every > 0
+    learner = make_learner(options.learner_class, model, chat, options.loss, options.learner)
+    plays = not options.imitates or options.student_tasks > 0 or options.evaluation.every > 0
     is_shown = options.imitates and not options.demonstrations.startswith(RECORDED)
     loggers = [_logger(kind, files) for kind in options.loggers]
     try:
@@ -118,8 +116,11 @@ def run(options: Options) -> int:
     finally:
         for logger in loggers:
             logger.close()
-    save_model(learner.model, learner.weights(), model, chat, files.model)
-    print(f"{options.steps} steps; the model is in {files.model}, figures and trace in {folder}")
+    if hasattr(learner, "model"):
+        save_model(learner.model, learner.weights(), model, chat, files.model)
+        print(f"{options.steps} steps; the model is in {files.model}, figures and trace in {folder}")
+    else:
+        print(f"{options.steps} steps; the learner shows no model, figures and trace are in {folder}")
     return 0
 
 
@@ -138,6 +139,7 @@ def _plan(options: Options, folder: Path) -> None:
         tokens.close()
     plan = {
         "model": options.model + (", from scratch" if is_new(options.model) else ""),
+        "learner": options.learner_class,
         "policy": options.policy,
         "world": f"{options.world}, {options.source}, at most {max_steps or 'its own number of'} turns",
         **splits,
@@ -186,12 +188,3 @@ def _say(amounts: Amounts, step: int, steps: int, figures: Mapping[str, float]) 
     amounts.show("steps", step, steps)
     said = ", ".join(f"{name} {figures[name]:.3g}" for name in _SAID if name in figures)
     print(f"step {step} of {steps}: {said}", flush=True)
-
-
-def _over(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay tables over tables, and values over values."""
-    merged = dict(values)
-    for name, value in given.items():
-        below = merged.get(name)
-        merged[name] = _over(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
-    return merged

@@ -1,26 +1,36 @@
-"""The worlds that commands know by a short name."""
+"""The worlds that commands know by a short name, the library's and those of plug-ins."""
 
+import inspect
 from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, Self
 
 import gymnasium as gym
 from pydantic import Field
 
+from agentgym_tok import __version__
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.config import Config
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import AgentGymTokError, ConfigError, unknown_name
+from agentgym_tok.errors import AgentGymTokError, ConfigError
+from agentgym_tok.plugins import GROUPS, Plugin, find_plugin
+from agentgym_tok.policies.options import checked_options
 from agentgym_tok.tokens import Ids
 from agentgym_tok.trace import TraceStore
 
-__all__ = ["WORLDS", "WorldOptions", "chat_format", "env_maker", "own_format"]
+__all__ = ["ADAPTERS", "WORLDS", "WorldOptions", "chat_format", "env_maker", "own_format"]
 
 WORLDS: Mapping[str, str] = {
     "alfworld": "agentgym_tok/ALFWorld-v0",
     "searchqa": "agentgym_tok/SearchQA-v0",
     "webshop": "agentgym_tok/WebShop-v0",
 }
+ADAPTERS: Mapping[str, str] = {
+    "openenv": "agentgym_tok.envs.adapters.openenv:OpenEnvWorld",
+    "verifiers": "agentgym_tok.envs.adapters.verifiers:VerifiersWorld",
+}
+"""Worlds that play environments of other libraries; `--env` says which."""
 _SPLITS = {"alfworld": "valid_seen", "searchqa": "test", "webshop": "eval"}
 
 
@@ -62,10 +72,11 @@ def env_maker(world: str, options: WorldOptions, chat: ChatFormat) -> "Callable[
 
     Raises:
         UnknownName: No world has this name.
-        ConfigError: When the function is called: the environment does not know a keyword.
+        ConfigError: A plug-in is broken; or, when the function is called, the environment does not know a keyword.
     """
     if world not in WORLDS:
-        raise unknown_name("world", world, WORLDS)
+        plugin = _adapter(world) if world in ADAPTERS else find_plugin("world", world, (*WORLDS, *ADAPTERS))
+        return _plugin_maker(plugin, options, chat)
     keywords: dict[str, Any] = {
         "chat": chat,
         "source": options.source,
@@ -82,6 +93,51 @@ def env_maker(world: str, options: WorldOptions, chat: ChatFormat) -> "Callable[
             return gym.make(WORLDS[world], **keywords)
         except TypeError as error:
             raise ConfigError("the world does not know an option", where=f"--env of {world}", got=str(error)) from error
+
+    return make
+
+
+def _adapter(world: str) -> Plugin:
+    """Return an adapter as if a package had declared it."""
+    entry = EntryPoint(name=world, value=ADAPTERS[world], group=GROUPS["world"])
+    return Plugin("world", world, entry.value, "agentgym-tok", __version__, entry=entry)
+
+
+def _plugin_maker(plugin: Plugin, options: WorldOptions, chat: ChatFormat) -> "Callable[[], gym.Env[Ids, Ids]]":
+    """Return what makes a plug-in's world, which gets the options that it takes or that somebody chose."""
+    world = plugin.load()
+    takes = inspect.signature(world).parameters
+    offered = options.model_dump(include={"source", "split", "data", "prompting", "max_steps", "max_context"})
+    defaults = {name: type(options).model_fields[name].default for name in offered}
+    chosen = {
+        name: value
+        for name, value in offered.items()
+        if value is not None and (name in takes or value != defaults[name])
+    }
+    typed = {one.name for one in takes.values() if one.kind is one.KEYWORD_ONLY and one.annotation is not one.empty}
+    # A command line has texts only: `--env limit=50`.
+    texts = {name: value for name, value in options.env.items() if isinstance(value, str) and name in typed}
+    read = checked_options(world, texts, f"--env of {plugin}")
+    keywords: dict[str, Any] = {"chat": chat, **chosen, **options.env, **read}
+    try:
+        inspect.signature(world).bind(**keywords)
+    except TypeError as error:
+        expected = ", ".join(takes)
+        raise ConfigError(
+            "the options do not fit the world", where=plugin, got=str(error), expected=expected
+        ) from error
+
+    def make() -> "gym.Env[Ids, Ids]":
+        try:
+            env: Any = world(**keywords)
+        except AgentGymTokError:
+            raise
+        except Exception as error:
+            raise plugin.broken(f"{type(error).__name__}: {error}") from error
+        if not isinstance(env, gym.Env) or not isinstance(env.unwrapped, TokenEnv):
+            raise plugin.broken(type(env).__name__, expected="a TokenEnv, wrapped or not")
+        made: gym.Env[Ids, Ids] = env
+        return made
 
     return make
 

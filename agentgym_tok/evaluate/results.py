@@ -1,15 +1,14 @@
-"""What an evaluation found: one result for each episode, one score for each kind of task."""
+"""What an evaluation found in one episode."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
+import hashlib
+from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
 from agentgym_tok.config import Config
-from agentgym_tok.evaluate.stats import wilson
 from agentgym_tok.trace import Episode
 
-__all__ = ["ALFWORLD_LABELS", "EpisodeResult", "Mean", "Score", "result_of", "scores_of"]
+__all__ = ["ALFWORLD_LABELS", "EpisodeResult", "label_of", "result_of"]
 
 ALFWORLD_LABELS: Mapping[str, str] = {
     "pick_and_place_simple": "Pick",
@@ -26,7 +25,10 @@ class EpisodeResult(Config):
     """Hold the result of one episode."""
 
     episode: str = Field(description="id in the trace")
+    part: str = Field(default="", description="of the evaluation")
     task: str = Field(description="id in its world")
+    replica: int = Field(default=0, ge=0, description="which sample of the task")
+    seed: int = Field(default=0, ge=0)
     label: str = Field(description="kind of task, as the table names it")
     success: bool
     reward: float = Field(description="raw return")
@@ -38,32 +40,11 @@ class EpisodeResult(Config):
     truncation: str | None = Field(default=None, description="the limit that ended it")
     failure: str | None = Field(default=None, description="boundary and error, where it failed")
     metrics: dict[str, float] = Field(default_factory=dict, description="the world's further scores, 0 to 1")
-
-
-class Mean(Config):
-    """Hold the mean of a further score."""
-
-    mean: float = Field(ge=0, le=1, description="failed episodes count as 0")
-    low: float = Field(description="95 % Wilson interval")
-    high: float
-
-
-class Score(Config):
-    """Hold the score of one kind of task, or of all."""
-
-    label: str
-    n: int = Field(ge=0)
-    success: float = Field(ge=0, le=1, description="rate; failed episodes count as not solved")
-    low: float = Field(description="95 % Wilson interval")
-    high: float
-    steps: float = Field(description="mean turns of an episode")
-    turn_tokens: float = Field(description="mean tokens of the policy's turns in an episode")
-    failures: int = Field(description="episodes that failed at some boundary")
-    metrics: dict[str, Mean] = Field(default_factory=dict, description="the world's further scores")
+    opening: str = Field(default="", description="digest of what the world said first; empty where it did not start")
 
 
 def result_of(
-    episode: Episode, labels: Mapping[str, str] = ALFWORLD_LABELS, metrics: Iterable[str] = ()
+    episode: Episode, labels: Mapping[str, str] = ALFWORLD_LABELS, metrics: Iterable[str] = (), part: str = ""
 ) -> EpisodeResult:
     """Read the result of an episode.
 
@@ -71,12 +52,16 @@ def result_of(
         episode: Any, failed or not.
         labels: Table names by task type; a task's id names its type.
         metrics: Facts of the last turn that are scores.
+        part: Of the evaluation.
     """
     turns = [turn for turn in episode.turns if turn.used]
     failure = episode.failure
     return EpisodeResult(
         episode=episode.id,
+        part=part,
         task=episode.head.task,
+        replica=episode.head.replica,
+        seed=episode.head.seed,
         label=label_of(episode.head.task, labels),
         success=bool(episode.success),
         reward=episode.return_,
@@ -88,6 +73,7 @@ def result_of(
         truncation=turns[-1].truncation if turns else None,
         failure=None if failure is None else f"{failure.boundary}: {failure.kind}: {failure.message}",
         metrics={name: float(turns[-1].facts.get(name, 0.0)) if turns else 0.0 for name in metrics},
+        opening=_opening(episode),
     )
 
 
@@ -97,31 +83,6 @@ def label_of(task: str, labels: Mapping[str, str]) -> str:
     return next((labels[kind] for kind in kinds if kind in labels), "other")
 
 
-def scores_of(results: Sequence[EpisodeResult], labels: Iterable[str] = ALFWORLD_LABELS.values()) -> list[Score]:
-    """Return one score for each label that occurs, in the labels' order, then `All`; no labels, no other line."""
-    order = [*labels, "other"]
-    parts = [(label, [result for result in results if result.label == label]) for label in order]
-    if all(result.label == "other" for result in results):
-        parts = []
-    return [_score(label, part) for label, part in [*parts, ("All", list(results))] if part]
-
-
-def _score(label: str, results: Sequence[EpisodeResult]) -> Score:
-    solved = sum(result.success for result in results)
-    low, high = wilson(solved, len(results))
-    return Score(
-        label=label,
-        n=len(results),
-        success=solved / len(results),
-        low=low,
-        high=high,
-        steps=fmean(result.steps for result in results),
-        turn_tokens=fmean(result.turn_tokens for result in results),
-        failures=sum(result.failure is not None for result in results),
-        metrics={name: _mean([result.metrics.get(name, 0.0) for result in results]) for name in results[0].metrics},
-    )
-
-
-def _mean(scores: Sequence[float]) -> Mean:
-    low, high = wilson(sum(scores), len(scores))
-    return Mean(mean=fmean(scores), low=low, high=high)
+def _opening(episode: Episode) -> str:
+    text = episode.turns[0].facts.get("anchor") if episode.turns else None
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] if isinstance(text, str) else ""

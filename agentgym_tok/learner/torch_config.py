@@ -28,10 +28,12 @@ class TorchConfig(Config):
 
     Args:
         device: Such as `"cpu"` or `"cuda"`; None takes a GPU where there is one.
-        learning_rate: Of AdamW, after the warm-up.
+        optimizer: `muon` takes the matrices inside the model from AdamW; a new model learns in fewer steps by it. For
+            models that were pretrained by AdamW, and for adapters, stay with `adamw`.
+        learning_rate: After the warm-up.
         warmup: Steps in which it rises to that.
         decay: Steps after which it has fallen to 0, in a straight line from the warm-up's end; None keeps it.
-        weight_decay: Of AdamW, decoupled.
+        weight_decay: Decoupled.
         betas: Of AdamW.
         max_grad_norm: Longer gradients are cut to this length.
         micro_tokens: Most tokens of one forward and backward pass, shared ones counted once. It changes memory and
@@ -47,6 +49,7 @@ class TorchConfig(Config):
     """
 
     device: str | None = None
+    optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: float = Field(default=1e-6, ge=0)
     warmup: int = Field(default=0, ge=0)
     decay: PositiveInt | None = None

@@ -17,6 +17,7 @@ from agentgym_tok.learner.batch import Batch
 from agentgym_tok.learner.checkpoint import read_checkpoint, write_checkpoint
 from agentgym_tok.learner.gradients import accumulate
 from agentgym_tok.learner.losses import LossConfig
+from agentgym_tok.learner.optimizers import make_optimizers
 from agentgym_tok.learner.row_figures import mismatch_figures, row_figures
 from agentgym_tok.learner.student import Student
 from agentgym_tok.learner.teacher import TeacherContext, TeacherRefusal, teacher_figures
@@ -62,9 +63,7 @@ class TorchLearner:
         self._steps = 0
         self._chat = chat
         self._student = Student(model, chat, self.config, referred=loss.kl_coefficient > 0)
-        self._optimizer = torch.optim.AdamW(
-            self._student.trained.values(), lr=0.0, betas=self.config.betas, weight_decay=self.config.weight_decay
-        )
+        self._optimizer = make_optimizers(self._student.model, self._student.trained, self.config)
 
     @property
     def model(self) -> Any:
@@ -282,9 +281,7 @@ class TorchLearner:
         norm = torch.nn.utils.clip_grad_norm_(self._student.trained.values(), self.config.max_grad_norm)
         is_finite = bool(norm.isfinite())
         if is_finite:
-            for group in self._optimizer.param_groups:
-                group["lr"] = rate
-            self._optimizer.step()
+            self._optimizer.step(rate)
         else:
             _LOG.warning("step %d is skipped: its gradient has length %s", self._steps, float(norm))
         self._steps += 1

@@ -1,11 +1,12 @@
-"""Policies by name: `expert`, `explorer`, `hf:PATH`, `vllm:URL#MODEL`, `python:module:function`, or any callable."""
+"""Policies by name: `expert`, `hf:PATH`, `vllm:URL#MODEL`, `python:module:function`, a plug-in's, or any callable."""
 
 import importlib
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.errors import ConfigError, unknown_name
+from agentgym_tok.errors import ConfigError
+from agentgym_tok.plugins import find_plugin
 from agentgym_tok.policies.base import CallablePolicy
 from agentgym_tok.policies.expert import ExpertPolicy, ExplorerPolicy, RandomPolicy
 from agentgym_tok.policies.options import checked_options, split_options
@@ -85,20 +86,22 @@ def load_policy(policy: "str | Policy | Callable[..., Any]", chat: ChatFormat) -
 
     Args:
         policy: `"expert"`, `"explorer"`, `"random"`, `"hf:PATH"`, `"vllm:URL#MODEL"`, `"openai:URL#MODEL"`,
-            `"llamacpp:PATH"`, `"vllm-offline:PATH"`, `"python:module:function"`, a `Policy`, or `ids -> ids`. A name
-            may end in options, the keyword-only ones of its class: `"hf:PATH?batch_size=8&device=cpu"`.
+            `"llamacpp:PATH"`, `"vllm-offline:PATH"`, `"python:module:function"`, `"NAME:..."` of a plug-in, a `Policy`,
+            or `ids -> ids`. A name may end in options, the keyword-only ones of its class:
+            `"hf:PATH?batch_size=8&device=cpu"`.
         chat: The chat format that it talks in.
 
     Raises:
         UnknownName: No policy has this name, or the policy has no such option.
-        ConfigError: It is neither a name nor a whole policy nor callable, or it is a class; or an option is unreadable.
+        ConfigError: It is neither a name nor a whole policy nor callable, or it is a class; or an option is unreadable,
+            or a plug-in is broken.
         MissingExtra: Its packages are not installed.
     """
     if isinstance(policy, str):
         name, options = split_options(policy)
         kind, _, target = name.partition(":")
         if kind not in POLICIES:
-            raise unknown_name("policy", policy, POLICIES, where="policy")
+            return _of_plugin(kind, target, options, chat)
         made = POLICIES[kind]()
         return made(target, chat, **checked_options(made, options, f"policy {kind}"))
     if isinstance(policy, type):
@@ -125,3 +128,15 @@ def load_policy(policy: "str | Policy | Callable[..., Any]", chat: ChatFormat) -
     raise ConfigError(
         "this is no policy", where="policy", got=type(policy).__name__, expected="a name, Policy or callable"
     )
+
+
+def _of_plugin(kind: str, target: str, options: dict[str, str], chat: ChatFormat) -> Policy:
+    plugin = find_plugin("policy", kind, POLICIES, where="policy")
+    make = plugin.load()
+    policy = make(target, chat, **checked_options(make, options, f"policy {kind}"))
+    if isinstance(policy, str):
+        raise plugin.broken("a text", expected="a policy")
+    try:
+        return load_policy(policy, chat)
+    except ConfigError as error:
+        raise plugin.broken(error) from error

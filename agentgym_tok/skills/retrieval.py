@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from agentgym_tok.errors import ConfigError, unknown_name
+from agentgym_tok.errors import ConfigError
+from agentgym_tok.plugins import find_plugin
 from agentgym_tok.seeds import derive_seed
 from agentgym_tok.skills.bank import SkillBank
 from agentgym_tok.skills.matching import SkillQuery
@@ -96,17 +97,20 @@ def make_retriever(name: str, bank: SkillBank, **options: Any) -> Retriever:
     """Return a rule by its name.
 
     Args:
-        name: One of `RETRIEVERS`.
+        name: One of `RETRIEVERS`, or a plug-in's.
         bank: The skills.
         options: Those of the rule.
 
     Raises:
         UnknownName: There is no such rule.
-        ConfigError: The rule has no such option, or it cannot have that value.
+        ConfigError: The rule has no such option, or it cannot have that value; or a plug-in is broken.
     """
-    if name not in RETRIEVERS:
-        raise unknown_name("retrieval", name, RETRIEVERS, where="make_retriever")
+    plugin = None if name in RETRIEVERS else find_plugin("skill retriever", name, RETRIEVERS, where="make_retriever")
+    make = RETRIEVERS[name] if plugin is None else plugin.load()
     try:
-        return RETRIEVERS[name](bank, **options)
+        made: Retriever = make(bank, **options)
     except TypeError as error:
         raise ConfigError("the retrieval rule has no such option", where=name, got=str(error)) from error
+    if plugin is not None and not isinstance(made, Retriever):
+        raise plugin.broken(type(made).__name__, expected="a skills Retriever: name, bank, retrieve, update")
+    return made

@@ -16,7 +16,7 @@ from agentgym_tok.envs.searchqa.explorer import SearchQAExplorer
 from agentgym_tok.envs.searchqa.prompts import SEARCHQA_WORDS, SearchWords
 from agentgym_tok.envs.searchqa.questions import DATASETS, question_files, read_questions
 from agentgym_tok.envs.searchqa.retrieval.corpus import Corpus
-from agentgym_tok.envs.searchqa.retrieval.retriever import Retriever, open_retriever
+from agentgym_tok.envs.searchqa.retrieval.retriever import Retriever, open_retriever, takes_corpus
 from agentgym_tok.envs.searchqa.scoring import FormatScores, format_reward
 from agentgym_tok.envs.searchqa.synth import KINDS, SOURCE, synth_passages, synth_questions
 from agentgym_tok.envs.searchqa.tagged import SearchR1, SearchStep, to_judge
@@ -27,7 +27,6 @@ from agentgym_tok.tokens import Ids
 
 __all__ = ["SearchQAEnv", "make_searchqa_engine"]
 
-_CORPUS_FREE = frozenset({"http", "wikipedia"})
 # Turns of an episode. Published: Search-R1's scripts allow 4 and a last one without a search; verl-agent 4 in all.
 _STEPS = {"search_r1": 5, "step": 4}
 _OTHER_STEPS = 10
@@ -46,7 +45,8 @@ class SearchQAEnv(TokenEnv):
         data: Official questions: a file or folder, see `question_files`; None reads the variable `SEARCHQA_DATA`.
         dataset: One dataset of them; needed where the rows do not name theirs.
         corpus: File or folder of the passages; the generated world has its own.
-        retriever: One that is open, or the name of one: `bm25`, `sqlite`, `dense`, `http`, `wikipedia`, `hybrid`.
+        retriever: One that is open, or the name of one: `bm25`, `sqlite`, `dense`, `http`, `wikipedia`, `hybrid`, or a
+            plug-in's.
         retriever_options: What the named one takes beside the corpus, such as `{"url": "http://..."}`.
         topk: Passages of one search.
         reward: `"em"`, `"subem"`, `"f1"`, or `"format"` (Search-R1's, in prompting `search_r1` only).
@@ -170,7 +170,7 @@ def make_searchqa_engine(
         questions = tuple(read_questions(question_files(_folder(data), split, dataset), dataset))
     if isinstance(retriever, str):
         more = dict(retriever_options or {})
-        if source == "synth" and corpus is None and retriever not in _CORPUS_FREE:
+        if source == "synth" and corpus is None and takes_corpus(retriever):
             opened = open_retriever(retriever, corpus=_synth_corpus(), **more) if more else _synth_retriever(retriever)
         else:
             opened = open_retriever(retriever, **_with_corpus(retriever, corpus), **more)
@@ -191,7 +191,7 @@ def _synth_retriever(name: str) -> Retriever:
 
 
 def _with_corpus(retriever: str, corpus: str | Path | None) -> dict[str, Any]:
-    if retriever in _CORPUS_FREE:
+    if not takes_corpus(retriever):
         return {}
     if corpus is None:
         raise DataMissing("nobody says where the passages are", where=f"retriever {retriever}", fix="pass corpus=")

@@ -43,6 +43,8 @@ class _Candidate:
 class WebShopExplorer:
     """Buy what the instruction asks for, by what the pages say; see `Explorer`.
 
+    It clicks names as the page writes them, so that who imitates it copies ids.
+
     Args:
         patience: How many commands it allows itself; the last ones go to the best product that it has seen.
     """
@@ -102,11 +104,11 @@ class WebShopExplorer:
         if kind == "results":
             return self._leave_results(aim)
         if aim is None or aim is not self._at or kind == "sub":
-            return "click[< prev]"
+            return "click[< Prev]"
         if self._decided is not aim and self._lacking(aim) and self._may_read(aim):
-            return "click[features]"
+            return "click[Features]"
         option = next((value for value in self._wanted(aim) if value not in self._chosen), None)
-        return f"click[{option or 'buy now'}]"
+        return f"click[{option or 'Buy Now'}]"
 
     # ---- what to buy
 
@@ -192,11 +194,11 @@ class WebShopExplorer:
 
     def _leave_results(self, aim: _Candidate | None) -> str:
         if aim is None:
-            return "click[next >]"
+            return "click[Next >]"
         asin = aim.offer.asin.lower()
         if any(offer.asin == aim.offer.asin for offer in self._seen.offers):
-            return f"click[{asin}]"
-        return "click[next >]" if aim.page > self._page else "click[< prev]"
+            return f"click[{aim.offer.asin}]"
+        return "click[Next >]" if aim.page > self._page else "click[< Prev]"
 
 
 def _page_number(seen: Seen) -> int:

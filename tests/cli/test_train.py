@@ -13,11 +13,12 @@ import pytest
 pytest.importorskip("torch", reason="the extra torch is not installed")
 pytest.importorskip("transformers", reason="the extra torch is not installed")
 
+from agentgym_tok.cli.config_file import preset_names
 from agentgym_tok.cli.main import main
 from agentgym_tok.cli.options import parse
 from agentgym_tok.cli.train import Options, run
 from agentgym_tok.errors import ConfigError
-from agentgym_tok.learner.training.presets import preset_names
+from agentgym_tok.learner.training.presets import PRESETS
 
 Capture = pytest.CaptureFixture[str]
 
@@ -52,7 +53,7 @@ def small(tmp_path: Path) -> Path:
     return tmp_path / "small.toml"
 
 
-@pytest.mark.parametrize("name", preset_names())
+@pytest.mark.parametrize("name", preset_names(PRESETS))
 def test_every_preset_has_a_plan(name: str, capsys: Capture) -> None:
     chosen = options(f"preset:{name}", "--dry-run")
     assert run(chosen) == 0

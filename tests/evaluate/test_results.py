@@ -1,34 +1,16 @@
-"""Results and scores: what the table says is what the episodes say."""
-
-from typing import Any
+"""Results: what they say is what the episodes say."""
 
 import numpy as np
 import pytest
 
 from agentgym_tok import ChatFormat
 from agentgym_tok.envs.alfworld.env import ALFWorldEnv
-from agentgym_tok.evaluate import EpisodeResult, result_of, scores_of, wilson
+from agentgym_tok.evaluate import result_of
 from agentgym_tok.evaluate.results import ALFWORLD_LABELS, label_of
 from agentgym_tok.harness import Harness
 from agentgym_tok.trace import Episode, EpisodeHead
 
 CHAT = ChatFormat.builtin()
-
-
-def result(label: str, **parts: Any) -> EpisodeResult:
-    whole = {
-        "episode": "e",
-        "task": "t",
-        "label": label,
-        "success": False,
-        "reward": 0.0,
-        "steps": 1,
-        "turn_tokens": 10,
-        "context_tokens": 20,
-        "invalid_actions": 0,
-        "format_errors": 0,
-    }
-    return EpisodeResult(**{**whole, **parts})
 
 
 @pytest.mark.parametrize(
@@ -44,42 +26,19 @@ def test_tasks_are_labelled_by_their_ids(task: str, label: str) -> None:
     assert label_of(task, ALFWORLD_LABELS) == label
 
 
-def test_scores_are_rates_with_intervals_in_the_papers_order() -> None:
-    results = [
-        result("Cool", success=True, steps=4),
-        result("Pick", success=True, steps=2),
-        result("Pick", failure="policy: X: y"),
-        result("other"),
-    ]
-    scores = scores_of(results)
-    assert [(score.label, score.n, score.success) for score in scores] == [
-        ("Pick", 2, 0.5),
-        ("Cool", 1, 1.0),
-        ("other", 1, 0.0),
-        ("All", 4, 0.5),
-    ]
-    assert (scores[0].steps, scores[0].failures) == (1.5, 1)
-    assert scores[-1].low < 0.5 < scores[-1].high
+def test_a_failed_episode_scores_zero_in_all_that_the_world_scores() -> None:
+    failed = Episode(EpisodeHead(id="e", task="nq/1", replica=2, seed=7), (), "failed", success=False)
+    found = result_of(failed, {"nq": "NQ"}, ["f1"], "search")
+    assert (found.metrics, found.label, found.part) == ({"f1": 0.0}, "NQ", "search")
+    assert (found.replica, found.seed, found.opening) == (2, 7, "")
 
 
-def test_a_world_without_kinds_of_task_has_one_line() -> None:
-    assert [score.label for score in scores_of([result("other"), result("other")], [])] == ["All"]
+def test_equal_openings_have_equal_digests() -> None:
+    def opening(task: int, prompting: str) -> str:
+        env = ALFWorldEnv(CHAT, split="valid_seen", max_steps=1, prompting=prompting)
+        return result_of(Harness("explorer", CHAT).run(env, task=task)).opening
 
-
-def test_further_scores_are_means_with_intervals_and_count_failures_as_zero() -> None:
-    results = [result("nq", metrics={"f1": value}) for value in (1.0, 0.5, 0.0, 0.5)]
-    results += [result("popqa", metrics={"f1": 0.25})]
-    scores = {score.label: score.metrics["f1"] for score in scores_of(results, ["popqa", "nq"])}
-    assert list(scores) == ["popqa", "nq", "All"]
-    assert [mean.mean for mean in scores.values()] == [0.25, 0.5, 0.45]
-    assert (scores["nq"].low, scores["nq"].high) == wilson(2, 4)
-    failed = Episode(EpisodeHead(id="e", task="nq/1"), (), "failed", success=False)
-    assert result_of(failed, {"nq": "NQ"}, ["f1"]).metrics == {"f1": 0.0}
-    assert result_of(failed, {"nq": "NQ"}).label == "NQ"
-
-
-def test_no_results_are_no_scores() -> None:
-    assert scores_of([]) == []
+    assert opening(0, "transcript") == opening(0, "step") != opening(1, "step")
 
 
 def test_a_result_counts_what_happened() -> None:

@@ -14,6 +14,8 @@ from agentgym_tok.learner.staleness import split_stale
 from agentgym_tok.learner.teacher import TeacherContext
 from agentgym_tok.learner.teacher_scores import score_teachers
 from agentgym_tok.learner.training.config import TrainConfig
+from agentgym_tok.learner.training.corrections import Corrections
+from agentgym_tok.learner.training.rollouts import Played
 from agentgym_tok.learner.training.skill_store import SkillStore
 from agentgym_tok.trace import Episode, Row, rows
 from agentgym_tok.types import Scorer
@@ -32,26 +34,29 @@ class Batches:
         chat: The chat format.
         skills: What teachers read; None where nobody reads.
         teacher: Another model that scores in their place.
+        corrections: What students learn from their own rollouts in imitation; None where they play none.
     """
 
     config: TrainConfig
     chat: ChatFormat
     skills: SkillStore | None = None
     teacher: Scorer | None = None
+    corrections: Corrections | None = None
 
-    def of(self, episodes: Sequence[Episode], updates: Mapping[str, int]) -> tuple[Batch | None, dict[str, float]]:
+    def of(self, played: Played, updates: Mapping[str, int]) -> tuple[Batch | None, dict[str, float]]:
         """Return the batch of an update.
 
         Args:
-            episodes: The rollouts of whole groups.
+            played: The rollouts, in whole groups.
             updates: How many updates ago each version of the weights was the newest, for `split_stale`.
 
         Returns:
             The batch, None where there is nothing to train; and `batch/rollouts`, with `batch/failed` (rollouts that
             something broke off: what they would have come to nobody knows) and `batch/stale` (of weights that were too
-            old) or, in imitation, `batch/unsolved` (demonstrations that failed, or did not solve their task).
+            old) or, in imitation, `batch/unsolved` (demonstrations that failed, or did not solve their task) and
+            `batch/corrected` (rollouts of the student).
         """
-        return self._shown(episodes) if self.config.imitates else self._played(episodes, updates)
+        return self._shown(played) if self.config.imitates else self._played(played.kept, updates)
 
     def _played(self, episodes: Sequence[Episode], updates: Mapping[str, int]) -> tuple[Batch | None, dict[str, float]]:
         made = {episode.id: rows(episode) for episode in episodes if episode.status == "done"}
@@ -80,7 +85,8 @@ class Batches:
         plain = [TeacherContext.of(row, 0, _NO_IDS) for row in compared]
         return Batch(compared, teacher_logprobs_T=score_teachers(self.teacher, compared, contexts or plain))
 
-    def _shown(self, episodes: Sequence[Episode]) -> tuple[Batch | None, dict[str, float]]:
+    def _shown(self, played: Played) -> tuple[Batch | None, dict[str, float]]:
+        episodes = played.kept
         solved = [episode for episode in episodes if episode.status == "done" and episode.success is not False]
         parts = [rows(episode, objective="sft") for episode in solved]
         given = [row for part in parts for row in part]
@@ -92,6 +98,9 @@ class Batches:
                 for row, context in zip(given, contexts, strict=True)
                 if isinstance(context, TeacherContext) and context.skill_tokens
             ]
+        if self.corrections is not None:
+            given += [row for episode in played.corrected for row in self.corrections.rows(episode)]
+            figures["batch/corrected"] = float(len(played.corrected))
         enough = len({row.group_id for row in given}) >= self.config.learner.minibatches
         return (Batch(given) if given and enough else None), figures
 

@@ -23,7 +23,7 @@ class SkillUse(Config):
     """Say which skills there are, and who reads them."""
 
     bank: str = Field(description="alfworld, webshop, searchqa, or the file or folder of a bank")
-    retrieval: str = Field(default="keyword", description=f"one of {', '.join(RETRIEVERS)}")
+    retrieval: str = Field(default="keyword", description=f"one of {', '.join(RETRIEVERS)}, or a plug-in's")
     options: dict[str, Any] = Field(default_factory=dict, description="of the rule, such as c of ucb, as JSON")
     readers: tuple[Reader, ...] = Field(
         default=("teacher",),
@@ -62,7 +62,13 @@ class TrainConfig(Config):
         default=None, description="a policy that scores in the student's place, such as hf:PATH (opd)"
     )
     demonstrations: str = Field(
-        default="expert", description="whom sft imitates: explorer, expert or another policy, or trace:FOLDER"
+        default="expert", description="whom sft imitates: explorer, expert or another policy, or trace:FOLDER,FOLDER"
+    )
+    student_share: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="share of the tasks of sft that the student plays itself, corrected by the explorer (DAgger)",
     )
     learner: TorchConfig = Field(default=TorchConfig(), description="how optimizer steps are taken")
     steps: int = Field(default=150, ge=1, description="updates of the whole run")
@@ -99,6 +105,11 @@ class TrainConfig(Config):
     def imitates(self) -> bool:
         """Whether demonstrations are trained, and nothing is compared."""
         return self.loss.policy == "nll"
+
+    @property
+    def student_tasks(self) -> int:
+        """How many tasks of a step the student plays in imitation, the first ones; the others are demonstrated."""
+        return round(self.student_share * self.tasks)
 
     @property
     def distils(self) -> bool:
@@ -173,6 +184,13 @@ class TrainConfig(Config):
                 f"{objective}, staleness {self.staleness}, redraw {self.redraw}",
                 "0 for both",
                 "leave --staleness and --redraw out",
+            ),
+            (
+                self.student_share > 0 and not self.imitates,
+                "a student is corrected in imitation only",
+                f"{objective}, student_share {self.student_share}",
+                "objective sft",
+                "leave --student-share out",
             ),
             (
                 skills is not None and skills.grow_every > 0 and self.imitates,

@@ -14,39 +14,46 @@ from agentgym_tok.trace import Episode, TraceStore
 __all__ = ["RECORDED", "Recorded", "Shown"]
 
 RECORDED = "trace:"
-"""What the name of a run that is imitated begins with."""
+"""What the names of runs that are imitated begin with."""
 
 
 class Recorded:
-    """Take the demonstrations of a step from a run.
+    """Take the demonstrations of a step from runs.
 
     Args:
-        run: Folder of the run.
-        chat: It must be of this chat format.
+        runs: Folders of the runs, commas between them; their rollouts are shuffled together.
+        chat: They must be of this chat format.
         count: Rollouts of a step.
         seed: Of their order.
 
     Raises:
-        ConfigError: The run has no rollout that has ended.
-        FingerprintMismatch: Its ids are of another chat format.
-        TraceError: There is no run.
+        ConfigError: The runs have no rollout that has ended.
+        FingerprintMismatch: Their ids are of another chat format.
+        TraceError: There is no such run.
     """
 
-    def __init__(self, run: str, chat: ChatFormat, *, count: int, seed: int) -> None:
-        self._opened = ExitStack()
-        self._store = self._opened.enter_context(TraceStore(run, mode="r", chat=chat))
-        self._ids = [head.id for head, status in self._store.heads() if head.parent is None and status == "done"]
+    def __init__(self, runs: str, chat: ChatFormat, *, count: int, seed: int) -> None:
         self._count, self._seed = count, seed
-        if not self._ids:
-            self._opened.close()
-            raise ConfigError("there is nothing to imitate", where=run, got="no rollout that has ended")
+        with ExitStack() as opened:
+            stores = [opened.enter_context(TraceStore(run, mode="r", chat=chat)) for run in runs.split(",")]
+            # The same task in two runs is two rollouts, which one name tells apart.
+            self._places = {
+                f"{place} {head.id}": (store, head.id)
+                for place, store in enumerate(stores)
+                for head, status in store.heads()
+                if head.parent is None and status == "done"
+            }
+            if not self._places:
+                raise ConfigError("there is nothing to imitate", where=runs, got="no rollout that has ended")
+            self._opened = opened.pop_all()
 
     def of(self, step: int) -> list[Episode]:
         """Return the rollouts of a step, counted from 0."""
-        return [self._store.episode(name) for name in tasks_of(self._ids, step, self._count, self._seed)]
+        names = tasks_of([*self._places], step, self._count, self._seed)
+        return [store.episode(name) for store, name in map(self._places.__getitem__, names)]
 
     def close(self) -> None:
-        """Let go of the run."""
+        """Let go of the runs."""
         self._opened.close()
 
 
@@ -55,15 +62,21 @@ class Shown:
 
     Args:
         harness: Drives the expert, and writes what it does.
-        play: Plays a step with a harness.
+        play: Plays a part of a step's tasks with a harness.
+        part: Which.
     """
 
-    def __init__(self, harness: Harness, play: Callable[[Harness, int], Coroutine[Any, Any, list[Episode]]]) -> None:
-        self._harness, self._play = harness, play
+    def __init__(
+        self,
+        harness: Harness,
+        play: Callable[[Harness, int, slice], Coroutine[Any, Any, list[Episode]]],
+        part: slice = slice(None),
+    ) -> None:
+        self._harness, self._play, self._part = harness, play, part
 
     def of(self, step: int) -> Sequence[Episode]:
         """Return the rollouts of a step, counted from 0."""
-        return run_blocking(self._play(self._harness, step))
+        return run_blocking(self._play(self._harness, step, self._part))
 
     def close(self) -> None:
         """There is nothing to let go of."""

@@ -17,6 +17,7 @@ from agentgym_tok.harness.starts import TokenGym
 from agentgym_tok.learner.checkpoint import read_checkpoint, write_checkpoint
 from agentgym_tok.learner.training.batches import Batches
 from agentgym_tok.learner.training.config import TrainConfig
+from agentgym_tok.learner.training.corrections import Corrections
 from agentgym_tok.learner.training.demonstrations import RECORDED, Recorded, Shown
 from agentgym_tok.learner.training.player import Player, Weights
 from agentgym_tok.learner.training.rollouts import Played, Rollouts, failed_share, means, task_ids
@@ -85,8 +86,8 @@ class Training:
         self._on_step = on_step or (lambda _step, _figures: None)
         self._about = dict(about) if about is not None else config.model_dump(mode="json")
         self._skills = None if config.skills is None else SkillStore(config.skills, chat, config.seed)
-        self._batches = Batches(config, chat, self._skills, teacher)
         self._rollouts = self._world(make_env, "student")
+        self._batches = Batches(config, chat, self._skills, teacher, self._corrections())
         self._tests = self._world(make_held_out, "evaluation") if make_held_out and config.evaluation.every else None
         self._check()
         self._store: Any = None
@@ -149,7 +150,7 @@ class Training:
         waited = time.perf_counter() - began
         self._episodes += len(played.all)
         lags = {version: lag for lag, version in enumerate(reversed(self._versions))}
-        batch, found = self._batches.of(played.kept, lags)
+        batch, found = self._batches.of(played, lags)
         figures = {**means(played.all, "rollouts"), "rollouts/failed": failed_share(played.all), **found}
         figures |= {"batch/skipped": float(batch is None), "time/rollouts_waited": waited}
         if batch is not None:
@@ -164,13 +165,21 @@ class Training:
 
     def _played(self, step: int) -> Played:
         if self.config.imitates:
-            shown = self._shown.of(step)
-            return Played(shown, shown)
+            return self._imitated(step)
         while self._begun <= min(step + self.config.staleness, self.config.steps - 1):
             self._begin(self._begun, self._weights())
             self._begun += 1
         played: Played = self._player.ahead.popleft().future.result()
         return played
+
+    def _imitated(self, step: int) -> Played:
+        shown = self._shown.of(step) if self._shown is not None else ()
+        count = self.config.student_tasks
+        if not count:
+            return Played(shown, shown)
+        rollouts, driver = self._rollouts, self._harness
+        own = self._player.submit(self._weights(), lambda: rollouts.once(driver, step, slice(count))).result()
+        return Played(shown, own, corrected=own)
 
     def _begin(self, step: int, weights: Weights) -> None:
         self._player.begin(step, weights, lambda: self._rollouts.of(self._harness, step))
@@ -248,9 +257,16 @@ class Training:
         tokens.close()
         return Rollouts(self.config, make_env, tasks)
 
+    def _corrections(self) -> Corrections | None:
+        if not self.config.student_tasks:
+            return None
+        _, tokens = task_ids(self._rollouts.make_env)
+        tokens.close()
+        return Corrections.of(tokens)
+
     def _check(self) -> None:
         config, where = self.config, "training"
-        if self._policy is None and (self._tests is not None or not config.imitates):
+        if self._policy is None and (self._tests is not None or not config.imitates or config.student_tasks):
             raise ConfigError("nobody plays", where=where, got="policy None", expected="a policy that takes weights")
         if config.evaluation.every and self._tests is None:
             raise ConfigError("there are no held-out tasks for tests", where=where, expected="make_held_out")
@@ -272,12 +288,15 @@ class Training:
         if self._policy is not None:
             # Last, so that it lets go of the stores before they close.
             self._player = opened.enter_context(Player(self._policy))
-        if config.imitates and self._expert is not None:
+        if not config.imitates or config.student_tasks == config.tasks:
+            return
+        if self._expert is not None:
             expert = self._driver(self._expert, self._store, config.sampling)
-            self._shown = Shown(expert, self._rollouts.once)
-        elif config.imitates:
-            run, count = config.demonstrations.removeprefix(RECORDED), config.tasks * config.group_size
-            self._shown = Recorded(run, self._chat, count=count, seed=config.seed)
+            self._shown = Shown(expert, self._rollouts.once, slice(config.student_tasks, None))
+        else:
+            runs = config.demonstrations.removeprefix(RECORDED)
+            count = (config.tasks - config.student_tasks) * config.group_size
+            self._shown = Recorded(runs, self._chat, count=count, seed=config.seed)
             opened.callback(self._shown.close)
 
     def _driver(self, policy: Policy, store: TraceStore, sampling: Any, *, watched: bool = True) -> Harness:

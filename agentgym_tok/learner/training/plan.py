@@ -73,7 +73,8 @@ def _updates(config: TrainConfig) -> str:
     learner = config.learner
     trained = "all weights" if learner.lora is None else f"adapters of rank {learner.lora.rank}"
     cut = f"{learner.epochs} x {learner.minibatches} optimizer steps"
-    return f"{cut} of AdamW, learning rate {learner.learning_rate:g}, {trained}, {learner.precision} precision"
+    optimizer = {"adamw": "AdamW", "muon": "Muon"}[learner.optimizer]
+    return f"{cut} of {optimizer}, learning rate {learner.learning_rate:g}, {trained}, {learner.precision} precision"
 
 
 def _skills(config: TrainConfig) -> str:

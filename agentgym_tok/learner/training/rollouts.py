@@ -26,10 +26,12 @@ class Played:
     Args:
         kept: The rollouts of the groups that are trained.
         all: All of them.
+        corrected: Those of a student that is to learn what an explorer would have done.
     """
 
     kept: Sequence[Episode]
     all: Sequence[Episode]
+    corrected: Sequence[Episode] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,10 @@ class Rollouts:
     make_env: Callable[[], TokenGym]
     tasks: Sequence[str]
 
-    async def once(self, harness: Harness, step: int) -> list[Episode]:
-        """Play the tasks of a step."""
-        return await self._play(harness, tasks_of(self.tasks, step, self.config.tasks, self.config.seed), step, 0)
+    async def once(self, harness: Harness, step: int, part: slice = slice(None)) -> list[Episode]:
+        """Play the tasks of a step, or a part of them."""
+        tasks = tasks_of(self.tasks, step, self.config.tasks, self.config.seed)
+        return await self._play(harness, tasks[part], step, 0)
 
     async def of(self, harness: Harness, step: int) -> Played:
         """Play the tasks of a step; where groups whose returns are all equal are drawn again, other tasks for those."""

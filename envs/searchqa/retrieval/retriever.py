@@ -3,14 +3,15 @@
 import importlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from agentgym_tok.envs.searchqa.retrieval.passage import Passage
-from agentgym_tok.errors import ConfigError, WorldError, unknown_name
+from agentgym_tok.errors import ConfigError, WorldError
+from agentgym_tok.plugins import find_plugin
 
-__all__ = ["RETRIEVERS", "BaseRetriever", "Retriever", "open_retriever"]
+__all__ = ["RETRIEVERS", "BaseRetriever", "Retriever", "open_retriever", "takes_corpus"]
 
 RETRIEVERS: Mapping[str, tuple[str, str]] = {
     "bm25": ("bm25", "BM25Retriever"),
@@ -21,6 +22,8 @@ RETRIEVERS: Mapping[str, tuple[str, str]] = {
     "wikipedia": ("wikipedia", "WikipediaRetriever"),
 }
 """The retrievers by name: module of this folder, and class."""
+
+_CORPUS_FREE = frozenset({"http", "wikipedia"})
 
 
 @runtime_checkable
@@ -108,19 +111,16 @@ def open_retriever(name: str, **options: Any) -> Retriever:
     """Open a retriever by its name.
 
     Args:
-        name: One of `RETRIEVERS`.
+        name: One of `RETRIEVERS`, or a plug-in's.
         options: The arguments of its class: `corpus=` for `bm25`, `sqlite` and `dense`, `url=` for `http`,
             `retrievers=` for `hybrid`.
 
     Raises:
         UnknownName: No retriever has this name.
-        ConfigError: An option is missing or unknown.
+        ConfigError: An option is missing or unknown, or a plug-in is broken.
         MissingExtra: The retriever's packages are not installed.
     """
-    if name not in RETRIEVERS:
-        raise unknown_name("retriever", name, RETRIEVERS, where="open_retriever")
-    module, kind = RETRIEVERS[name]
-    make = getattr(importlib.import_module(f"agentgym_tok.envs.searchqa.retrieval.{module}"), kind)
+    make = _class(name)
     signature = inspect.signature(make)
     try:
         signature.bind(**options)
@@ -130,4 +130,29 @@ def open_retriever(name: str, **options: Any) -> Retriever:
             "options that do not fit the retriever", where=where, got=str(error), expected=known
         ) from error
     retriever: Retriever = make(**options)
+    if name not in RETRIEVERS and not isinstance(retriever, Retriever):
+        broken = find_plugin("retriever", name, RETRIEVERS)
+        raise broken.broken(type(retriever).__name__, expected="a Retriever: name, search, close")
     return retriever
+
+
+def takes_corpus(name: str) -> bool:
+    """Tell whether a retriever searches a corpus that it is given; a plug-in does that has `corpus` as an argument.
+
+    Raises:
+        UnknownName: No retriever has this name.
+        ConfigError: A plug-in is broken.
+    """
+    if name in RETRIEVERS:
+        return name not in _CORPUS_FREE
+    return "corpus" in inspect.signature(_class(name)).parameters
+
+
+def _class(name: str) -> Callable[..., Any]:
+    made: Callable[..., Any]
+    if name in RETRIEVERS:
+        module, kind = RETRIEVERS[name]
+        made = getattr(importlib.import_module(f"agentgym_tok.envs.searchqa.retrieval.{module}"), kind)
+    else:
+        made = find_plugin("retriever", name, RETRIEVERS, where="open_retriever").load()
+    return made

@@ -10,6 +10,7 @@ from agentgym_tok.harness import Harness
 from agentgym_tok.learner.teacher import TeacherContext
 from agentgym_tok.learner.training import SkillUse
 from agentgym_tok.learner.training.batches import Batches, spliced
+from agentgym_tok.learner.training.rollouts import Played
 from agentgym_tok.learner.training.skill_store import SkillStore
 from agentgym_tok.trace import rows
 
@@ -31,13 +32,13 @@ def test_a_spliced_row_trains_the_same_tokens_behind_the_skills() -> None:
 def test_demonstrations_are_imitated_without_skills_and_with_them() -> None:
     shown = Harness("expert", CHAT).run_many(make_env, range(3))
     config = changed(objective="sft", skills={"bank": BANK})
-    batch, figures = Batches(config, CHAT, SkillStore(SkillUse(bank=BANK), CHAT, 0)).of(shown, {})
+    batch, figures = Batches(config, CHAT, SkillStore(SkillUse(bank=BANK), CHAT, 0)).of(Played(shown, shown), {})
     assert batch is not None
     assert figures["batch/rollouts"] == 3
     told = ["Press the button on the left." in CHAT.decode(row.ids_T) for row in batch.rows]
     assert told == [False] * 3 + [True] * 3
     assert len({row.ids_T[row.mask_T].tobytes() for row in batch.rows}) == 1
-    plain, _ = Batches(config, CHAT).of(shown, {})
+    plain, _ = Batches(config, CHAT).of(Played(shown, shown), {})
     assert plain is not None
     assert len(plain.rows) == 3
 

@@ -291,6 +291,20 @@ def test_demonstrations_come_from_a_run_on_record_and_failures_are_left_out(tmp_
     assert lines[1]["loss"] < lines[0]["loss"]
 
 
+def test_several_runs_are_imitated_as_one(tmp_path: Path, warm: Path) -> None:
+    for name, policy in (("good", "expert"), ("mixed", "random")):
+        with TraceStore(tmp_path / name, chat=CHAT) as store:
+            Harness(policy, CHAT, store=store).run_many(make_env, range(8))
+    runs = f"trace:{tmp_path / 'good'},{tmp_path / 'mixed'}"
+    config = changed(objective="sft", steps=2, tasks=8, group_size=1, demonstrations=runs)
+    training(tmp_path / "run", **of(warm, config) | {"policy": None}, make_held_out=None).run()
+    taken = [line["batch/rollouts"] + line["batch/unsolved"] for line in figures(tmp_path / "run")]
+    unsolved = sum(line["batch/unsolved"] for line in figures(tmp_path / "run"))
+    missed = sum(not episode.success for episode in episodes(tmp_path / "mixed", "main"))
+    assert taken == [8, 8]  # each of the 16 rollouts once
+    assert unsolved == missed > 0
+
+
 def test_students_read_what_a_teacher_would_and_are_tested_without(tmp_path: Path, warm: Path) -> None:
     skills = {"bank": str(BANK), "readers": ("student",)}
     config = changed(objective="skill_grpo", steps=1, skills=skills, evaluation=TESTS.model_dump() | {"every": 1})
