@@ -68,6 +68,8 @@ POLICIES: dict[str, Callable[[], _Maker]] = {
     "expert": lambda: _expert,
     "explorer": lambda: _explorer,
     "random": lambda: _random,
+    "builtin": _class("agentgym_tok.policies.small.builtin", "BuiltinPolicy"),
+    "numpy": _class("agentgym_tok.policies.small.policy", "NumpyPolicy"),
     "hf": _class("agentgym_tok.policies.hf", "HFPolicy"),
     "vllm": _class("agentgym_tok.policies.http.vllm", "VLLMPolicy"),
     "vllm-offline": _class("agentgym_tok.policies.vllm_offline", "VLLMOfflinePolicy"),

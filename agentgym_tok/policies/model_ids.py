@@ -1,9 +1,10 @@
-"""Whether a chat format's ids mean to a model what they mean to its own tokenizer (extra `hf`)."""
+"""Whether a chat format's ids mean to a model what they mean to its own tokenizer."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import transformers
+import tokenizers
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.chat.tokenizer import Tokenizer
@@ -23,13 +24,27 @@ _TOKENIZER_FILES = (
 """A folder with none of these has no tokenizer; transformers would make an empty one up."""
 
 
-def check_model_ids(path: str | Path, chat: ChatFormat, *, rows: int) -> None:
+def _by_transformers(path: str | Path) -> tokenizers.Tokenizer:
+    import transformers  # noqa: PLC0415  # slow to import, and not every model here needs it
+
+    backend: tokenizers.Tokenizer = transformers.AutoTokenizer.from_pretrained(path).backend_tokenizer
+    return backend
+
+
+def check_model_ids(
+    path: str | Path,
+    chat: ChatFormat,
+    *,
+    rows: int,
+    read: Callable[[str | Path], tokenizers.Tokenizer] = _by_transformers,
+) -> None:
     """Refuse a chat format whose ids mean something else to a model.
 
     Args:
         path: Folder or name of the model.
         chat: The format.
         rows: Of the model's embedding.
+        read: Returns the tokenizer that lies at the path (extra `hf` where nothing else is said).
 
     Raises:
         ConfigError: The format has ids that the model does not know, or, where no tokenizer lies beside the model, not
@@ -48,7 +63,7 @@ def check_model_ids(path: str | Path, chat: ChatFormat, *, rows: int) -> None:
     if alone:
         return
     try:
-        own = Tokenizer(transformers.AutoTokenizer.from_pretrained(path).backend_tokenizer)
+        own = Tokenizer(read(path))
     except Exception as error:  # broken files, and tokenizers that are not fast, come as errors of many kinds
         got = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise FingerprintMismatch(

@@ -1,0 +1,1 @@
+"""Small causal models in numpy alone: `numpy:PATH`, and `builtin`, whose weights ship with the package."""
