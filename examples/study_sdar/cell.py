@@ -1,0 +1,140 @@
+"""One cell of the study: an arm and a seed, trained from the warm start and tested on all held-out games."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arms import ARMS, BASE
+
+from agentgym_tok import ChatFormat, Sampling
+from agentgym_tok.envs.alfworld import ALFWorldEnv
+from agentgym_tok.harness import Harness
+from agentgym_tok.learner.torch_learner import TorchLearner
+from agentgym_tok.learner.training import SkillUse, TrainConfig, Training
+from agentgym_tok.learner.training.models import save_model
+from agentgym_tok.learner.training.run_folder import RunFolder
+from agentgym_tok.learner.training.skill_prompts import with_skills
+from agentgym_tok.learner.training.skill_store import SkillStore
+from agentgym_tok.policies import load_policy
+from agentgym_tok.trace import TraceStore, verify
+
+__all__ = ["CHAT", "Cell", "Worlds", "play_test"]
+
+CHAT = ChatFormat.builtin()
+SKILLS = SkillUse(bank="alfworld")
+TESTS = Sampling(temperature=0.4, max_tokens=32)
+"""As the paper tests: temperature 0.4."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worlds:
+    """Say which games are played.
+
+    Args:
+        source: `official`, or `synth` for the reduced study.
+        splits: Held-out ones.
+        games: How many of each split are tested; all without it.
+        train_steps: Turns of an episode in training.
+        test_steps: Turns of an episode in tests; 50 is what everybody reports.
+    """
+
+    source: str = "official"
+    splits: tuple[str, ...] = ("valid_seen", "valid_unseen")
+    games: int | None = None
+    train_steps: int = 25
+    test_steps: int = 50
+
+    def train(self) -> ALFWorldEnv:
+        """Make the world of training."""
+        return ALFWorldEnv(CHAT, source=self.source, split="train", max_steps=self.train_steps)  # type: ignore[arg-type]
+
+    def test(self, split: str) -> ALFWorldEnv:
+        """Make the world of a test."""
+        return ALFWorldEnv(CHAT, source=self.source, split=split, max_steps=self.test_steps)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Hold a cell.
+
+    Args:
+        arm: A name of `ARMS`.
+        seed: Of everything that is drawn.
+        folder: Of the cell.
+        warm: The model that all arms begin with.
+        worlds: Which games.
+        changed: What differs from `BASE`, for the reduced study.
+    """
+
+    arm: str
+    seed: int
+    folder: Path
+    warm: Path
+    worlds: Worlds
+    changed: Mapping[str, Any]
+
+    def run(self) -> None:
+        """Train and test; what is done already is left, what was broken off goes on."""
+        model = self.folder / "train" / "model"
+        if not model.is_dir():
+            self._train(model)
+        for with_them in ARMS[self.arm].tests:
+            play_test(model, self.folder / ("test_with_skills" if with_them else "test"), self.worlds, skills=with_them)
+
+    def config(self) -> TrainConfig:
+        """Return how the cell is trained."""
+        arm = ARMS[self.arm]
+        return TrainConfig(**{**BASE, **self.changed, **arm.options, "objective": arm.objective, "seed": self.seed})
+
+    def _train(self, model: Path) -> None:
+        config, folder = self.config(), RunFolder(self.folder / "train")
+        learner = TorchLearner(self.warm, CHAT, config.loss, config.learner)
+        training = Training(
+            config,
+            chat=CHAT,
+            make_env=self.worlds.train,
+            policy=load_policy(f"numpy:{self.warm}", CHAT),
+            learner=learner,
+            folder=folder.path,
+            on_step=lambda step, figures: print(
+                f"{self.arm} {self.seed}: step {step}, success {figures['rollouts/success']:.2f}", flush=True
+            ),
+        )
+        training.run(resume=folder.checkpoint.is_file())
+        if not verify(folder.path).ok:
+            raise SystemExit(f"the trace of {folder.path} is broken")
+        save_model(learner.model, learner.weights(), str(self.warm), CHAT, model)
+
+
+def play_test(model: Path, folder: Path, worlds: Worlds, *, skills: bool = False) -> None:
+    """Play all held-out games once, and write who solved what into `results.json`.
+
+    Args:
+        model: Folder of the model.
+        folder: Of the test.
+        worlds: Which games.
+        skills: The prompts hold skills.
+    """
+    results = folder / "results.json"
+    if results.is_file():
+        return
+    store_of_skills = SkillStore(SKILLS, CHAT, 0)
+    found: dict[str, Any] = {}
+    for split in worlds.splits:
+
+        def make(split: str = split) -> ALFWorldEnv:
+            return worlds.test(split)
+
+        make_env = with_skills(make, lambda: store_of_skills.retriever) if skills else make
+        tasks = [*make().engine.tasks()][: worlds.games]
+        with TraceStore(folder, shard=split, chat=CHAT) as store:
+            harness = Harness(load_policy(f"numpy:{model}", CHAT), CHAT, store=store, sampling=TESTS)
+            episodes = harness.run_many(make_env, tasks, concurrency=64, seed=0, resume=folder)
+        found[split] = {
+            episode.head.task: {"success": bool(episode.success), "turns": len(episode.steps)} for episode in episodes
+        }
+    if not verify(folder).ok:
+        raise SystemExit(f"the trace of {folder} is broken")
+    results.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

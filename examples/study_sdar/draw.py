@@ -1,0 +1,143 @@
+"""Make tables and pictures of a study, as far as it is done.
+
+python examples/study_sdar/draw.py runs/study --out docs/study
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from arms import ARMS
+from matplotlib import pyplot as plt
+from table import compared, lines, outcomes
+
+mpl.use("Agg")
+
+PAIRS = (
+    ("grpo", "warm"),
+    ("sdar", "warm"),
+    ("sdar", "grpo"),
+    *((name, "grpo") for name in ARMS if name not in {"grpo", "sdar"} and not name.startswith("sdar_")),
+    *((name, "sdar") for name in ARMS if name.startswith("sdar_")),
+    ("skill_grpo, skills", "grpo"),
+    ("warm, skills", "warm"),
+)
+KINDS = {
+    "pick_and_place_simple": "Pick",
+    "look_at_obj_in_light": "Look",
+    "pick_clean_then_place_in_recep": "Clean",
+    "pick_heat_then_place_in_recep": "Heat",
+    "pick_cool_then_place_in_recep": "Cool",
+    "pick_two_obj_and_place": "Pick2",
+}
+MAIN = ("grpo", "sdar", "grpo_opsd", "grpo_opsd_paper", "grpo_opsd_true", "opsd", "skill_sd", "rlsd", "skill_grpo")
+WINDOW = 8
+"""Steps of a running mean."""
+
+
+def curves(study: Path, figure: str) -> dict[str, tuple[Any, Any]]:
+    """Return for each arm the episodes, and the running mean of a figure: float [seeds, steps]."""
+    found = {}
+    for name in ARMS:
+        runs = []
+        for file in sorted((study / name).glob("*/train/figures.jsonl")):
+            read = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            runs.append([(line["episodes"], line.get(figure)) for line in read if line.get(figure) is not None])
+        longest = max(map(len, runs), default=0)
+        whole = [run for run in runs if run and len(run) == longest]
+        if whole:
+            values_S_N = np.array([[value for _, value in run] for run in whole], float)
+            weights = np.ones(min(WINDOW, longest)) / min(WINDOW, longest)
+            smooth_S_N = np.array([np.convolve(values, weights, "valid") for values in values_S_N])
+            found[name] = (np.array([count for count, _ in whole[0]][len(weights) - 1 :]), smooth_S_N)
+    return found
+
+
+def draw_curves(study: Path, out: Path, figure: str, label: str, names: tuple[str, ...]) -> None:
+    """Draw a figure over the episodes that were played: the mean of the seeds, and their range."""
+    plotted = {name: curve for name, curve in curves(study, figure).items() if name in names}
+    if not plotted:
+        return
+    _, axes = plt.subplots(figsize=(7, 4))
+    for name, (episodes_N, values_S_N) in plotted.items():
+        (line,) = axes.plot(episodes_N, values_S_N.mean(0), label=f"{name} ({len(values_S_N)})")
+        axes.fill_between(episodes_N, values_S_N.min(0), values_S_N.max(0), color=line.get_color(), alpha=0.12, lw=0)
+    axes.set(xlabel="training episodes", ylabel=label)
+    axes.legend(fontsize=7, ncols=2)
+    axes.grid(alpha=0.3)
+    _save(out / f"{figure.replace('/', '_')}.png")
+
+
+def draw_kinds(found: Mapping[str, Any], out: Path) -> None:
+    """Draw the success of each kind of task."""
+    names = [name for name in ("warm", *MAIN) if name in found]
+    _, axes = plt.subplots(figsize=(8, 4))
+    width = 0.8 / max(len(names), 1)
+    for place, name in enumerate(names):
+        kinds = [
+            next((label for kind, label in KINDS.items() if kind in task), "other") for task in found[name]["games"]
+        ]
+        solved_G = found[name]["solved_S_G"].mean(0)
+        rates = [100 * solved_G[[kind == label for kind in kinds]].mean() for label in KINDS.values() if label in kinds]
+        axes.bar(np.arange(len(rates)) + place * width, rates, width, label=name)
+    axes.set_xticks(np.arange(len(KINDS)) + 0.4, list(KINDS.values()))
+    axes.set(ylabel="held-out success, %")
+    axes.legend(fontsize=7, ncols=3)
+    axes.grid(alpha=0.3, axis="y")
+    _save(out / "kinds.png")
+
+
+def _save(file: Path) -> None:
+    plt.tight_layout()
+    plt.savefig(file, dpi=130, metadata={"Software": None})
+    plt.close()
+
+
+def write_tables(found: Mapping[str, Any], out: Path) -> None:
+    """Write `tables.md`, and the same as `results.json`."""
+    table = lines(dict(found))
+    pairs = [compared(dict(found), name, base) for name, base in PAIRS if name in found and base in found]
+    text = ["| arm | seeds | seen | unseen | all | 95 % | turns |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    text += [
+        f"| {one.name} | {one.seeds} | {one.seen:.1f} | {one.unseen:.1f} | {one.all:.1f} "
+        f"| {one.low:.1f} to {one.high:.1f} | {one.turns:.1f} |"
+        for one in table
+    ]
+    text += [
+        "",
+        "| difference | pairs | points | 95 % | p, games | p, seeds |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    text += [
+        f"| {one.name} | {one.seeds} | {one.difference:+.1f} | {one.low:+.1f} to {one.high:+.1f} "
+        f"| {one.p_games:.2g} | {one.p_seeds:.2g} |"
+        for one in pairs
+    ]
+    (out / "tables.md").write_text("\n".join(text) + "\n", encoding="utf-8")
+    written = {"lines": [asdict(one) for one in table], "compared": [asdict(one) for one in pairs]}
+    (out / "results.json").write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(text))
+
+
+def main() -> None:
+    """Draw what is there."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    found = outcomes(options.study)
+    write_tables(found, options.out)
+    draw_kinds(found, options.out)
+    draw_curves(options.study, options.out, "rollouts/success", "success while training", MAIN)
+    for figure, label in (("teacher/gap_mean", "gap of the teacher, nats"), ("sdar/gate_mean", "gate")):
+        draw_curves(options.study, options.out, figure, label, tuple(ARMS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Run the study, or go on with it: every cell (arm and seed) is stored, and what is done is left.
+
+    python examples/study_sdar/run.py --out runs/study                      # everything; ALFWORLD_DATA names the games
+    python examples/study_sdar/run.py --out runs/study --arm grpo --arm sdar
+    python examples/study_sdar/run.py --out runs/small --reduced            # minutes, generated games, one seed
+
+Several processes may share the folder: each takes cells that no other one is at. `draw.py` makes tables and pictures.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from arms import ARMS
+from cell import Cell, Worlds, play_test
+from lock import held
+
+WARM = Path(__file__).parent / "warm"
+REDUCED: dict[str, Any] = {"steps": 24, "tasks": 4, "group_size": 8}
+REDUCED_ARMS = ("grpo", "sdar")
+REDUCED_WORLDS = Worlds(source="synth", splits=("valid_seen",), games=96, train_steps=15, test_steps=15)
+
+
+def cells(out: Path, *, arms: list[str], reduced: bool, warm: Path) -> list[Cell]:
+    """Return all cells, seed by seed, so that a part of a study has as much of each arm."""
+    worlds, changed = (REDUCED_WORLDS, REDUCED) if reduced else (Worlds(), {})
+    chosen = {name: ARMS[name] for name in arms or (REDUCED_ARMS if reduced else ARMS)}
+    most = 1 if reduced else max(arm.seeds for arm in chosen.values())
+    return [
+        Cell(name, seed, out / name / str(seed), warm, worlds, changed)
+        for seed in range(most)
+        for name, arm in chosen.items()
+        if seed < arm.seeds
+    ]
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the study")
+    parser.add_argument("--arm", action="append", choices=list(ARMS), default=[], help="only this one; may be repeated")
+    parser.add_argument("--reduced", action="store_true", help="a study of minutes")
+    parser.add_argument("--warm", type=Path, default=WARM, help="folder of the model that all arms begin with")
+    options = parser.parse_args()
+    worlds = REDUCED_WORLDS if options.reduced else Worlds()
+    for skills in (False, True):
+        play_test(
+            options.warm, options.out / "warm" / ("test_with_skills" if skills else "test"), worlds, skills=skills
+        )
+    for cell in cells(options.out, arms=options.arm, reduced=options.reduced, warm=options.warm):
+        with held(cell.folder) as mine:
+            if mine:
+                cell.run()
+                print(f"{cell.arm} {cell.seed}: done", flush=True)
+
+
+if __name__ == "__main__":
+    main()
