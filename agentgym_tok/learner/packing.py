@@ -1,9 +1,8 @@
 """Packing: sequences as one prefix tree, in which every token that they share stands once."""
 
-import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,10 @@ from numpy.typing import NDArray
 from agentgym_tok.errors import InvalidIds
 from agentgym_tok.tokens import Ids
 
-__all__ = ["Asked", "Pack", "Segment", "deal", "pack"]
+__all__ = ["Asked", "Pack", "Range", "Segment", "deal", "pack"]
+
+Range: TypeAlias = tuple[int, int]
+"""Places of a pack: `[start, end)`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,11 +48,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Hold a run of a pack between two branches: `[start, end)`, and its ancestors' indices, from the root down."""
+    """Hold a run of a pack: `[start, end)`, and the parts of the pack that stand before it, from the root down."""
 
     start: int
     end: int
-    ancestors: tuple[int, ...]
+    before: tuple[Range, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +62,7 @@ class Pack:
     Args:
         ids_P: int64 [P].
         depth_P: int64 [P], how many tokens stand before each in its sequence: its position id.
-        segments: They cover the pack, in order; a token sees its segment up to itself, and the ancestors whole.
+        segments: They cover the pack, in order; a token sees its segment up to itself, and all that stands before that.
         places_K: int64 [K], the place of each predictor, sequence behind sequence in the order given.
     """
 
@@ -81,28 +83,31 @@ def pack(sequences: Sequence[Asked]) -> Pack:
     places: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(sequences)
     ids: list[Ids] = []
     depths: list[NDArray[np.int64]] = []
-    parent: dict[int, int] = {}
-    """By the first place of each run, the place before it in the tree; -1 at a root."""
-    starts: set[int] = set()
+    segments: list[Segment] = []
     size, before = 0, -1
+    ranges: tuple[Range, ...] = ()
+    """Where the sequence before stands."""
     for index in _sorted(sequences):
         ids_T = sequences[index].ids_T
         path, known = (places[before], sequences[before].ids_T) if before >= 0 else (places[index], ids_T[:0])
         shared = _shared(known, ids_T)
         count = len(ids_T) - shared
         places[index] = np.concatenate((path[:shared], np.arange(size, size + count)))
+        ranges = _cut(ranges, shared)
         if count:
-            starts.add(size)
-            parent[size] = int(path[shared - 1]) if shared else -1
-            if shared:
-                starts.add(parent[size] + 1)
+            if segments and ranges and ranges[-1][1] == size:  # it goes on where the last one ends
+                segments[-1] = replace(segments[-1], end=size + count)
+                ranges = (*ranges[:-1], (ranges[-1][0], size + count))
+            else:
+                segments.append(Segment(size, size + count, ranges))
+                ranges = (*ranges, (size, size + count))
             ids.append(ids_T[shared:])
             depths.append(np.arange(shared, shared + count))
             size += count
         before = index
     asked = [places[index][one.predictors_K] for index, one in enumerate(sequences)]
     ids_P, depth_P = np.concatenate(ids).astype(np.int64), np.concatenate(depths)
-    return Pack(ids_P, depth_P, _segments(sorted(starts), size, parent), np.concatenate(asked))
+    return Pack(ids_P, depth_P, tuple(segments), np.concatenate(asked))
 
 
 def deal(sequences: Sequence[Asked], budget: int, *, shared: bool = True) -> list[list[int]]:
@@ -143,10 +148,12 @@ def _shared(first: Ids, second: Ids) -> int:
     return int(differs[0]) if len(differs) else length
 
 
-def _segments(starts: list[int], size: int, parent: dict[int, int]) -> tuple[Segment, ...]:
-    segments: list[Segment] = []
-    for start, end in zip(starts, [*starts[1:], size], strict=True):
-        place = parent.get(start, start - 1)  # a run that was cut goes on behind the cut
-        above = bisect.bisect_right(starts, place) - 1
-        segments.append(Segment(start, end, (*segments[above].ancestors, above) if place >= 0 else ()))
-    return tuple(segments)
+def _cut(ranges: Sequence[Range], length: int) -> tuple[Range, ...]:
+    """Return the first so many places."""
+    kept: list[Range] = []
+    for start, end in ranges:
+        if length <= 0:
+            break
+        kept.append((start, min(end, start + length)))
+        length -= end - start
+    return tuple(kept)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
@@ -15,6 +16,8 @@ __all__ = ["NAME", "Tree", "tree_attention"]
 
 NAME = "agentgym_tok_tree"
 """The attention implementation, as transformers knows it."""
+_FOLDED = 2**20
+"""Most scores of a segment for which the heads that share keys are folded: beyond it, masks cost more than copies."""
 
 
 class Tree:
@@ -26,35 +29,44 @@ class Tree:
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.segments = segments
-        self.sizes = [segment.end - segment.start for segment in segments]
-        self._masks: dict[tuple[int, int | None, torch.dtype], Tensor | None] = {}
+        self.keys = [segment.end - segment.start + sum(b - a for a, b in segment.before) for segment in segments]
+        """How many tokens each segment sees, its own included."""
+        self._masks: dict[tuple[int, int | None, int, torch.dtype], Tensor | None] = {}
 
-    def mask(self, index: int, window: int | None, like: Tensor) -> Tensor | None:
-        """Return what is added to the scores of a segment, [1, 1, queries, keys]; None where being causal is enough.
+    def mask(self, index: int, window: int | None, group: int, like: Tensor) -> Tensor | None:
+        """Return what is added to the scores of a segment, [1, 1, group * queries, keys].
+
+        None where being causal is enough, or all see all.
 
         Args:
             index: The segment.
             window: How many tokens each one sees, itself included; None sees all.
+            group: How often the queries stand behind each other: once for each head that shares the keys.
             like: The queries, for their dtype and device.
         """
-        key = (index, window, like.dtype)
+        key = (index, window, group, like.dtype)
         if key not in self._masks:
-            self._masks[key] = self._mask(index, window, like)
+            self._masks[key] = self._mask(index, window, group, like)
         return self._masks[key]
 
-    def _mask(self, index: int, window: int | None, like: Tensor) -> Tensor | None:
-        queries = self.sizes[index]
-        keys = sum(self.sizes[above] for above in self.segments[index].ancestors) + queries
+    def group(self, index: int, heads: int, kv_heads: int) -> int:
+        """Return how many heads a segment folds into one: all that share keys, or 1."""
+        segment, group = self.segments[index], heads // kv_heads
+        scores = group * (segment.end - segment.start) * self.keys[index]
+        return group if segment.before and scores <= _FOLDED else 1
+
+    def _mask(self, index: int, window: int | None, group: int, like: Tensor) -> Tensor | None:
+        segment, keys = self.segments[index], self.keys[index]
+        queries = segment.end - segment.start
         window = keys if window is None else window
-        if window >= keys and queries in {1, keys}:
+        if window >= keys and (queries == 1 or not segment.before):
             return None
-        # Ancestors come first and whole, so that the k-th key has depth k.
+        # What stands before comes first and whole, so that the k-th key has depth k.
         depth_Q = torch.arange(keys - queries, keys, device=like.device)[:, None]
         depth_S = torch.arange(keys, device=like.device)[None]
         is_hidden = (depth_S > depth_Q) | (depth_Q - depth_S >= window)
-        return torch.zeros(is_hidden.shape, dtype=like.dtype, device=like.device).masked_fill(is_hidden, -torch.inf)[
-            None, None
-        ]
+        mask = torch.zeros(is_hidden.shape, dtype=like.dtype, device=like.device).masked_fill(is_hidden, -torch.inf)
+        return mask.repeat(group, 1)[None, None]
 
 
 def tree_attention(
@@ -63,7 +75,6 @@ def tree_attention(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    *,
     tree: Tree | None = None,
     sliding_window: int | None = None,
     **options: Any,
@@ -93,17 +104,77 @@ def tree_attention(
     unknown = [name for name in ("softcap", "s_aux", "position_bias") if options.get(name) is not None]
     if unknown:
         raise NotImplementedError(f"attention with {', '.join(unknown)}")
-    scaling = options.get("scaling")
-    # Split once: the gradients of a prefix add up piece by piece, and are joined once.
-    queries, keys, values = (torch.split(whole, tree.sizes, dim=2) for whole in (query, key, value))
-    found: list[Tensor] = []
-    for index, segment in enumerate(tree.segments):
-        path = (*segment.ancestors, index)
-        k, v = (torch.cat([parts[one] for one in path], dim=2) for parts in (keys, values))
-        mask = tree.mask(index, sliding_window, query)
-        causal = mask is None and len(path) == 1
-        found.append(sdpa_attention_forward(module, queries[index], k, v, mask, scaling=scaling, is_causal=causal)[0])
-    return torch.cat(found, dim=1), None
+    wants_grad = torch.is_grad_enabled() and any(part.requires_grad for part in (query, key, value))
+    found: Tensor = _TreeAttention.apply(query, key, value, tree, sliding_window, options.get("scaling"), wants_grad)
+    return found.transpose(1, 2), None
+
+
+class _TreeAttention(torch.autograd.Function):
+    """Keep a graph for each segment, and add the gradients of what segments share in place.
+
+    Left to itself, autograd makes a tensor as large as the pack for each part of it that a segment reads.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        tree: Tree,
+        window: int | None,
+        scaling: float | None,
+        wants_grad: bool,
+    ) -> Tensor:
+        found = torch.empty(*query.shape[:3], value.shape[3], dtype=query.dtype, device=query.device)
+        parts: list[tuple[Tensor, ...]] = []
+        for index, segment in enumerate(tree.segments):
+            group = tree.group(index, query.shape[1], key.shape[1])
+            inputs = [_folded(query[:, :, segment.start : segment.end], group)]
+            inputs += [_path(whole, segment) for whole in (key, value)]
+            inputs = [part.detach().requires_grad_(wants_grad) for part in inputs]
+            mask = tree.mask(index, window, group, query)
+            with torch.set_grad_enabled(wants_grad):
+                q, *pair = inputs
+                k, v = (part.repeat_interleave(q.shape[1] // part.shape[1], 1) for part in pair) if group == 1 else pair
+                causal = mask is None and not segment.before
+                out = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=scaling)
+            found[:, :, segment.start : segment.end] = _unfolded(out.detach(), query.shape[1])
+            if wants_grad:
+                parts.append((out, *inputs))
+        ctx.parts, ctx.tree = parts, tree
+        ctx.like = query, key, value
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        query, key, value = (torch.zeros_like(whole) for whole in ctx.like)
+        for segment, (out, *inputs) in zip(ctx.tree.segments, ctx.parts, strict=True):
+            own = slice(segment.start, segment.end)
+            queries, *pairs = torch.autograd.grad(out, inputs, _folded(grad[:, :, own], query.shape[1] // out.shape[1]))
+            query[:, :, own] = _unfolded(queries, query.shape[1])
+            for whole, found in zip((key, value), pairs, strict=True):
+                first = 0
+                for start, end in (*segment.before, (segment.start, segment.end)):
+                    whole[:, :, start:end] += found[:, :, first : first + end - start]
+                    first += end - start
+        return query, key, value, None, None, None, None
+
+
+def _path(whole_P: Tensor, segment: Segment) -> Tensor:
+    """Return what a segment sees, [1, heads, S, D]."""
+    ranges = (*segment.before, (segment.start, segment.end))
+    return torch.cat([whole_P[:, :, start:end] for start, end in ranges], dim=2)
+
+
+def _folded(query: Tensor, group: int) -> Tensor:
+    """Lay neighbouring heads behind each other: [1, heads, Q, D] as [1, heads / group, group * Q, D]."""
+    return query.reshape(1, query.shape[1] // group, -1, query.shape[3])
+
+
+def _unfolded(query: Tensor, heads: int) -> Tensor:
+    return query.reshape(1, heads, -1, query.shape[3])
 
 
 transformers.AttentionInterface.register(NAME, tree_attention)

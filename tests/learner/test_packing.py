@@ -23,9 +23,7 @@ def seen(packed: Pack, place: int) -> list[int]:
     """Return the ids that a token sees, itself included."""
     index = next(index for index, one in enumerate(packed.segments) if one.start <= place < one.end)
     own = packed.segments[index]
-    places = [
-        place for above in own.ancestors for place in range(packed.segments[above].start, packed.segments[above].end)
-    ]
+    places = [place for start, end in own.before for place in range(start, end)]
     return [int(packed.ids_P[one]) for one in [*places, *range(own.start, place + 1)]]
 
 

@@ -58,7 +58,7 @@ class Player:
                 "the policy takes no weights, so that it cannot be trained",
                 where="training, policy",
                 got=policy.name,
-                expected="hf:, numpy:, vllm: or vllm-offline:, or a policy of yours with update_weights(state, version)",
+                expected="hf:, numpy:, vllm: or vllm-offline:, or a policy of yours that has update_weights",
                 fix='name the trained model, such as "hf:{model}"; who is imitated stands in demonstrations',
             )
         self.policy: Any = policy
