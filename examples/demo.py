@@ -1,4 +1,4 @@
-"""What `make demo` shows: two policies on the embedded games, scored and proved. Takes seconds.
+"""What `make demo` shows: three policies on the embedded games, scored and proved. Takes seconds.
 
 python examples/demo.py
 """
@@ -10,9 +10,13 @@ from agentgym_tok.cli.main import main
 
 
 def demo() -> int:
-    """Evaluate the expert and random commands, verify both traces; return the first exit status that is not 0."""
+    """Evaluate the expert, the model that ships and random commands, and verify what each did.
+
+    Returns:
+        The first exit status that is not 0.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        for policy in ("expert", "random"):
+        for policy in ("expert", "builtin", "random"):
             run = str(Path(folder) / policy)
             print(f"$ agentgym-tok eval alfworld --policy {policy}\n")
             status = main(["eval", "alfworld", "--policy", policy, "--out", run])
