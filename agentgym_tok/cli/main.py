@@ -12,6 +12,7 @@ __all__ = ["main"]
 COMMANDS: dict[str, tuple[str, str]] = {
     "eval": ("evaluate", "evaluate a policy on one world or several and print scores with intervals"),
     "compare": ("compare", "compare evaluations task by task: differences, intervals, tasks that flipped"),
+    "report": ("report", "write runs as a page to look at, with tables and figures as files"),
     "play": ("play", "play a world yourself and see ids and spans in colour"),
     "bench": ("bench", "measure how fast a world is, beside the stock one"),
     "bench chat": ("bench_chat", "measure bridges beside rendering a long conversation anew each turn"),
@@ -21,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "measure an update of a group beside padded ones: tokens a second, memory",
     ),
     "bench proxy": ("bench_proxy", "measure the recording proxy beside other gateways: rate, latency, memory"),
+    "bench scaling": ("bench_scaling", "measure how bytes and work grow with episodes, turns, contexts and workers"),
     "bench searchqa": ("bench_searchqa", "measure retrievers: queries a second, and recall of gold passages"),
     "bench trace": ("bench_trace", "measure what a trace costs: bytes, and turns a second"),
     "bench webshop": ("bench_webshop", "measure steps, searches and memory of a small or a large shop"),
