@@ -213,6 +213,10 @@ class Root:
         object.__setattr__(self, "tools", tuple(tools))
         object.__setattr__(self, "tools_digest", digest)
 
+    def hasher(self) -> "hashlib.blake2b":
+        """Return what takes the ids (int32, little-endian) of a conversation and names it; see `Context.digest`."""
+        return hashlib.blake2b(f"{self.fingerprint}\n{self.tools_digest}\n".encode(), digest_size=16)
+
 
 class _Buffer:
     """Ids that a chain of contexts shares; the newest context may append in place, a fork copies."""
@@ -344,11 +348,8 @@ class Context:
         while node is not None and node._hash is None:
             pending.append(node)
             node = node.parent
-        if node is not None and node._hash is not None:
-            running = node._hash
-        else:
-            header = f"{self.root.fingerprint}\n{self.root.tools_digest}\n"
-            running = hashlib.blake2b(header.encode(), digest_size=16)
+        known = None if node is None else node._hash
+        running = self.root.hasher() if known is None else known
         for context in reversed(pending):
             running = running.copy()
             running.update(context.span.ids_T.astype("<i4", copy=False).tobytes())

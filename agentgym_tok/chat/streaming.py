@@ -6,9 +6,12 @@ Together the pieces say what `ChatFormat.parse` says of the whole turn, and none
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from agentgym_tok.chat.deltas import Said, TurnDelta
+from agentgym_tok.chat.dialects.dialect import Early
+from agentgym_tok.chat.dialects.early_calls import ArrivingBody
 from agentgym_tok.chat.dialects.tools import Tools
 from agentgym_tok.chat.format import ChatFormat
 from agentgym_tok.errors import ChatError
@@ -50,10 +53,14 @@ class TurnStream:
         self._opened = reader.opened if opened is None else opened
         self._stop_ids = frozenset(chat.stop_ids)
         self._said = Said()
-        self._early = reader.dialect.early(chat._tokenizer, Tools(tools), self._said, self._opened)
+        self._early: Early | None = reader.dialect.early(chat._tokenizer, Tools(tools), self._said, self._opened)
         self._ids: list[int] = []
         self._held: int | None = None
         self.message: AssistantMessage | None = None
+
+    def __del__(self) -> None:
+        if (early := getattr(self, "_early", None)) is not None:
+            _take_apart(early)
 
     def push(self, ids_T: ArrayLike) -> list[TurnDelta]:
         """Take the next ids and return what is certain now.
@@ -65,7 +72,7 @@ class TurnStream:
             InvalidIds: An id is outside the vocabulary; the stream is as before.
             ChatError: The turn has ended.
         """
-        ids = as_ids(ids_T, vocab_size=self._chat.vocab_size).tolist()
+        ids = self._checked(ids_T)
         if self.message is not None:
             raise ChatError("the turn has ended", where="TurnStream.push", got=f"{len(ids)} more ids")
         self._ids += ids
@@ -78,6 +85,15 @@ class TurnStream:
                     self._early.push(index)
         return self._said.take()
 
+    def _checked(self, ids_T: ArrayLike) -> list[int]:
+        if isinstance(ids_T, np.ndarray) and ids_T.dtype == np.int32 and ids_T.ndim == 1:
+            ids: list[int] = ids_T.tolist()
+            # One id after the other is a stream's usual way; numpy's own look at it takes longer than all the rest.
+            if not ids or (min(ids) >= 0 and max(ids) < self._chat.vocab_size):
+                return ids
+        checked: list[int] = as_ids(ids_T, vocab_size=self._chat.vocab_size).tolist()
+        return checked
+
     def end(self) -> list[TurnDelta]:
         """End the turn and return what was held back; afterwards there is nothing more."""
         if self.message is None:
@@ -88,6 +104,15 @@ class TurnStream:
         return self._said.take()
 
 
+def _take_apart(reader: object) -> None:
+    """Empty a dialect's reader: its next step is a method of its own, so that else it would wait for the collector."""
+    parts = list(vars(reader).values())
+    vars(reader).clear()
+    for part in parts:
+        if isinstance(part, ArrivingBody):
+            _take_apart(part)
+
+
 def opens_reasoning(chat: ChatFormat, prompt_T: ArrayLike) -> bool:
     """Tell whether a prompt ends inside reasoning, for `opened`.
 
@@ -95,5 +120,5 @@ def opens_reasoning(chat: ChatFormat, prompt_T: ArrayLike) -> bool:
         chat: The format of the ids.
         prompt_T: int [P], the context that ends in the generation prompt.
     """
-    text = chat.decode(as_ids(prompt_T)[-_NEAR:]).rstrip()
+    text = chat.decode(np.asarray(prompt_T)[-_NEAR:]).rstrip()
     return any(text.endswith(opener) for opener, _ in chat.reasoning_pairs)

@@ -28,6 +28,8 @@ from agentgym_tok.trace import TraceStore, verify
 __all__ = ["Options", "run"]
 
 _TOKENS = 16
+_MOST_RATE = 250.0
+"""Streams a second beyond which the load, and not the gateway, would be measured."""
 _MARKED = 32
 """So many ids hold the marker of a conversation."""
 _LITELLM = """\
@@ -106,7 +108,7 @@ def _latencies(options: Options, gateways: "Sequence[_Gateway]", figures: dict[s
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         engine = stack.enter_context(_engine(0.02))
         for paced, gateway in zip(_gateways(stack, options, engine, Path(folder)), gateways, strict=True):
-            figures |= _latency(paced, gateway.capacity[True] / 2, engine, options)
+            figures |= _latency(paced, min(gateway.capacity[True] / 2, _MOST_RATE), engine, options)
 
 
 @dataclass(slots=True)

@@ -74,7 +74,7 @@ def run(options: Options) -> int:
         # What was loaded stays, and need not be looked at again while agents wait.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(5_000, 10, 10)
+        gc.set_threshold(1_000, 5, 2_000)
         proxy.run(lambda: _greet(proxy.url, proxy.admin_key, options, folder))
     print(f"agentgym-tok trace verify {folder}")
     return 0

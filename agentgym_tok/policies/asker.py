@@ -43,10 +43,12 @@ class Asker:
 
     Args:
         policy: Where turns come from.
+        keeps: Turns that come while whoever asked is cancelled are kept for `drawn`.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, *, keeps: bool = True) -> None:
         self._policy = policy
+        self._keeps = keeps
         self._complete: Callable[[Request], Coroutine[Any, Any, Completion]] | None = getattr(policy, "complete", None)
         self._waiting: list[_Asked] = []
         self._woken = asyncio.Event()
@@ -104,6 +106,8 @@ class Asker:
 
     async def _single(self, request: Request) -> Answer:
         assert self._complete is not None
+        if not self._keeps:
+            return self._turn(await self._complete(request))
         return self._turn(await self._kept(request, asyncio.ensure_future(self._complete(request))))
 
     async def _batched(self, request: Request) -> Answer:
@@ -117,7 +121,7 @@ class Asker:
         try:
             return await answer
         except asyncio.CancelledError:
-            if answer.done() and not answer.cancelled() and answer.exception() is None:
+            if self._keeps and answer.done() and not answer.cancelled() and answer.exception() is None:
                 self._drawn[request] = self._turn(answer.result())
             raise
 

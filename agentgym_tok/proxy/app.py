@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ChatError, ConfigError
@@ -76,7 +77,7 @@ class Application:
         self._settings = settings
         limits = settings.limits
         self.metrics = Metrics()
-        self.journal = Journal()
+        self.journal = Journal(settings.store.together)
         self.sessions = Sessions(
             settings.chat,
             settings.store,
@@ -94,9 +95,10 @@ class Application:
         paths = ("/v1/chat/completions",) if settings.engine_renders else tuple(WIRES)
         self._created = int(time.time())
         metrics = guarded(self._metrics, settings.admin_key) if settings.guard_metrics else self._metrics
-        self.asgi = Starlette(
+        self._endpoints = {path: self.turns.endpoint(path) for path in paths}
+        self._others = Starlette(
             routes=[
-                *(Route(path, self.turns.endpoint(path), methods=["POST"]) for path in paths),
+                *(Route(path, endpoint, methods=["POST"]) for path, endpoint in self._endpoints.items()),
                 Route("/v1/messages/count_tokens", self._told(self._count), methods=["POST"]),
                 Route("/v1/models", self._told(self._models), methods=["GET"]),
                 Route("/v1/models/{name:path}", self._told(self._model), methods=["GET"]),
@@ -106,6 +108,13 @@ class Application:
             ],
             lifespan=self._lifespan,
         )
+
+    async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's request, or the life of the application."""
+        # Turns go straight to their endpoint: every piece of a stream would pass Starlette's three layers.
+        turn = scope["type"] == "http" and scope["method"] == "POST"
+        endpoint = self._endpoints.get(scope["path"]) if turn else None
+        await (endpoint or self._others)(scope, receive, send)
 
     def _mode(self) -> Mode:
         settings = self._settings
@@ -147,7 +156,7 @@ class Application:
             try:
                 return await endpoint(request)
             except TooMany as error:
-                self.metrics.refused.labels("sessions").inc()
+                self.metrics.count("refused", "sessions")
                 refused = Refused(429, str(error), again=True)
             except Refused as error:
                 refused = error
@@ -197,6 +206,7 @@ class Application:
         return JSONResponse({**said, **counts, "store_errors": self.journal.failed}, 200 if healthy else 503)
 
     async def _metrics(self, _: Request) -> Response:
+        self.metrics.in_flight.set(self.turns.in_flight)
         self.metrics.sessions.set(len(self.sessions))
         self.metrics.unwritten.set(self.journal.waiting)
         self.metrics.store_errors.set(self.journal.failed)

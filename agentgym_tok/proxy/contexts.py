@@ -7,7 +7,7 @@ bridged behind them. Nothing else is ever taken over: a conversation that says s
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from sys import intern
 from typing import Any
@@ -44,6 +44,35 @@ class Given:
     digest: bytes = b""
 
 
+class _Said:
+    """Hold what a conversation says, in a form that compares and can be gone on from.
+
+    Args:
+        messages: The conversation.
+        tools: JSON schemas of its tools.
+    """
+
+    __slots__ = ("_hasher", "digests", "reasonings")
+
+    def __init__(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> None:
+        self._hasher = hashlib.blake2b(digest_size=16)
+        if tools:
+            self._hasher.update(json.dumps(list(tools), sort_keys=True).encode())
+        self.digests: list[bytes] = []
+        """Of the conversation up to each message."""
+        self.reasonings = _reasonings(messages)
+        """Of each of its answers, as far as it has them."""
+        for message in messages:
+            self._hasher.update(_meaning(message).encode())
+            self.digests.append(self._hasher.digest())
+
+    def digest_with(self, message: Message) -> bytes:
+        """Return the digest of the conversation and one more message."""
+        hasher = self._hasher.copy()
+        hasher.update(_meaning(message).encode())
+        return hasher.digest()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
     """Hold what the engine is about to get.
@@ -56,7 +85,7 @@ class Prepared:
         news: The messages behind the source's answer, of which the bridge is made; empty where no bridge is.
         rendered: The messages that the template makes the context of; empty where it does not.
         reason: Why it was rendered although some turn said the same: a refusal of the bridge, or `ambiguous`.
-        beginnings: Digests of the conversation up to each message.
+        said: What the conversation says.
     """
 
     context: Context
@@ -66,11 +95,11 @@ class Prepared:
     news: tuple[Message, ...] = ()
     rendered: tuple[Message, ...] = ()
     reason: str = ""
-    beginnings: frozenset[bytes] = frozenset()
+    said: "_Said | None" = None
 
     def holds(self, given: Given) -> bool:
         """Tell whether the conversation begins with an earlier one and its answer."""
-        return given.digest in self.beginnings
+        return self.said is not None and given.digest in self.said.digests
 
 
 @dataclass(slots=True)
@@ -87,17 +116,17 @@ class Contexts:
     chat: ChatFormat
     _given: dict[bytes, list[Given]] = field(default_factory=dict)
 
-    def add(self, conversation: Sequence[Message], given: Given, tools: Sequence[Mapping[str, Any]] = ()) -> None:
+    def add(self, prepared: Prepared, given: Given) -> None:
         """Remember a turn that a client was given.
 
         Args:
-            conversation: All messages of its request.
+            prepared: Its request.
             given: The turn, and what was told.
-            tools: JSON schemas of the request's tools.
         """
-        whole = [*conversation, given.told]
-        given.reasonings, given.messages = _reasonings(whole), len(whole)
-        *_, given.digest = _digests(whole, tools)
+        said = prepared.said
+        assert said is not None  # it was made here
+        given.reasonings = said.reasonings + _reasonings([given.told])
+        given.messages, given.digest = len(prepared.conversation) + 1, said.digest_with(given.told)
         self._given.setdefault(given.digest, []).append(given)
 
     def prepare(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> Prepared:
@@ -111,14 +140,14 @@ class Contexts:
             ChatError: The template refuses the conversation, or it ends in calls.
         """
         conversation, prefill = _split_prefill(messages)
-        reason = ""
-        digests = list(_digests(conversation, tools))
+        reason, said = "", _Said(conversation, tools)
         for place in range(len(conversation) - 1, 0, -1):  # behind an answer stands something new
             answer = conversation[place - 1]
-            found = self._given.get(digests[place - 1]) if answer.role == "assistant" else None
+            found = self._given.get(said.digests[place - 1]) if answer.role == "assistant" else None
             if not found:
                 continue
-            same = [given for given in found if _fits(_reasonings(conversation[:place]), given.reasonings)]
+            answers = sum(message.role == "assistant" for message in conversation[:place])
+            same = [given for given in found if _fits(said.reasonings[:answers], given.reasonings)]
             if not same:
                 continue  # the client thinks otherwise than the policy did
             given = _only(same)
@@ -129,12 +158,12 @@ class Contexts:
             bridged = self.chat.bridge(answered(given.turn), news)
             if not isinstance(bridged, Refusal):
                 context = self._begun(bridged, prefill)
-                return Prepared(context, conversation, prefill, given, news, beginnings=frozenset(digests))
+                return Prepared(context, conversation, prefill, given, news, said=said)
             reason = bridged.reason
             break
         opened = self.chat.open(conversation, tools or None)
         context = self._begun(opened, prefill)
-        return Prepared(context, conversation, prefill, None, (), conversation, reason, frozenset(digests))
+        return Prepared(context, conversation, prefill, None, (), conversation, reason, said)
 
     def found(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], ids_T: Ids) -> Prepared:
         """Return the context that an engine made of a request by itself.
@@ -146,16 +175,16 @@ class Contexts:
         """
         root = Root(self.chat.fingerprint, self.chat.vocab_size, tuple(tools))
         source = self._longest(root, ids_T)
-        conversation, digests = tuple(messages), frozenset(_digests(messages, tools))
+        conversation, said = tuple(messages), _Said(messages, tools)
         if source is None:
             made = _makes(lambda: self.chat.open(conversation, tools or None), ids_T)
             context = Context(root, Span(ids_T, "prompt"))
-            return Prepared(context, conversation, "", None, (), conversation if made else (), beginnings=digests)
+            return Prepared(context, conversation, "", None, (), conversation if made else (), said=said)
         before = answered(source.turn)
         context = before.extend(Span(ids_T[len(before) :], "observation"))
         news = conversation[source.messages :]
         made = _makes(lambda: self.chat.bridge(before, news), ids_T)
-        return Prepared(context, conversation, "", source, news if made else (), beginnings=digests)
+        return Prepared(context, conversation, "", source, news if made else (), said=said)
 
     def _longest(self, root: Root, ids_T: Ids) -> Given | None:
         """Return the turn that ids go on from: the longest one, and of equal ones the newest that was used."""
@@ -223,20 +252,12 @@ def _with_own_ids(answer: Message, told: Message, news: Sequence[Message]) -> tu
     return tuple(named)
 
 
-def _digests(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Iterator[bytes]:
-    """Yield the digest of each beginning of a conversation."""
-    hasher = hashlib.blake2b(json.dumps(list(tools), sort_keys=True).encode(), digest_size=16)
-    for message in messages:
-        hasher.update(_meaning(message).encode("utf-8", "surrogatepass"))
-        yield hasher.copy().digest()
-
-
 def _meaning(message: Message) -> str:
-    """Return what makes a message the one it is, as JSON."""
+    """Return what makes a message the one it is, as a text that nothing else has."""
     if message.role != "assistant":
-        return json.dumps([message.role, message.content, list(message.images)])
+        return repr((message.role, message.content, message.images))
     calls = [[call.name, _arguments(call)] for call in message.tool_calls]
-    return json.dumps([message.role, squash(message.content), calls], sort_keys=True)
+    return repr((message.role, squash(message.content), json.dumps(calls, sort_keys=True) if calls else ""))
 
 
 def _arguments(call: ToolCall) -> Any:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from types import TracebackType
 from typing import Self
 
@@ -50,8 +49,8 @@ class Drawer:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self._asker = Asker(policy)
-        self._streams = getattr(type(policy), "stream", None) is not BasePolicy.stream
+        self._asker = Asker(policy, keeps=False)
+        self._streams: bool = getattr(type(policy), "stream", None) is not BasePolicy.stream
 
     async def __aenter__(self) -> Self:
         await self._asker.__aenter__()
@@ -70,27 +69,26 @@ class Drawer:
         finally:
             heard.gone = True
 
-    async def pieces(self, request: Request) -> AsyncGenerator[Delta, None]:
+    def pieces(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Yield a turn piece by piece; the last piece holds the whole of it.
 
         Raises:
             PolicyError: There is none, or it broke off.
         """
-        if not self._streams:
-            heard = _Heard(asyncio.get_running_loop())
-            asking = asyncio.ensure_future(self._asker.ask(request, heard.take))
-            asking.add_done_callback(lambda _: heard.pieces.put_nowait(None))
-            try:
-                while (piece := await heard.pieces.get()) is not None:
-                    yield piece
-                turn = await asking
-                if isinstance(turn, Exception):
-                    raise turn
-                yield Delta(turn.ids_T[heard.count :], None, turn)
-            finally:
-                heard.gone = True
-                asking.cancel()
-            return
-        async with aclosing(self.policy.stream(request)) as deltas:  # type: ignore[type-var]
-            async for delta in deltas:
-                yield delta
+        return self.policy.stream(request) if self._streams else self._heard(request)  # type: ignore[return-value]
+
+    async def _heard(self, request: Request) -> AsyncGenerator[Delta, None]:
+        """Yield what a policy says while it draws, and at its end what it did not say."""
+        heard = _Heard(asyncio.get_running_loop())
+        asking = asyncio.ensure_future(self._asker.ask(request, heard.take))
+        asking.add_done_callback(lambda _: heard.pieces.put_nowait(None))
+        try:
+            while (piece := await heard.pieces.get()) is not None:
+                yield piece
+            turn = await asking
+            if isinstance(turn, Exception):
+                raise turn
+            yield Delta(turn.ids_T[heard.count :], None, turn)
+        finally:
+            heard.gone = True
+            asking.cancel()

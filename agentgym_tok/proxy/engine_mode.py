@@ -161,9 +161,9 @@ class EngineExchange:
             self._break_off(why_broken(self.draft))
             raise
         except AgentGymTokError as error:
-            refused = self._failed(error)
             if not self._opened:
-                raise refused from error
+                raise self._failed(error) from error
+            refused = self._failed(error)
             await send(self.fail(refused.status, refused.message))
             return
         self._record(turn)

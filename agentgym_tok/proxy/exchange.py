@@ -231,6 +231,8 @@ class Exchange:
             return
         answers = []
         for choice in self.choices:
+            if choice.error is not None:
+                choice.error.__traceback__ = None  # frames that hold the error, until the collector comes
             # The client gets none of the choices, so a whole one must not count either.
             kind, words = type(error).__name__, str(choice.error or f"another choice failed: {error}")
             answers.append(choice.answer(Failure("policy", kind, words), told_tokens=choice.told_tokens))

@@ -21,12 +21,15 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self.requests = self._counter("requests", "Requests by path and status", "path", "status")
-        self.tokens = self._counter("tokens", "Tokens of contexts and of turns", "kind")
-        self.edges = self._counter("edges", "How contexts came about", "kind")
-        self.retries = self._counter("retries", "Requests that were sent before, by what showed it", "evidence")
-        self.disconnects = self._counter("disconnects", "Clients that went away")
-        self.refused = self._counter("refused", "Requests beyond a limit", "limit")
+        self._counters = {
+            "requests": self._counter("requests", "Requests by path and status", "path", "status"),
+            "tokens": self._counter("tokens", "Tokens of contexts and of turns", "kind"),
+            "edges": self._counter("edges", "How contexts came about", "kind"),
+            "retries": self._counter("retries", "Requests that were sent before, by what showed it", "evidence"),
+            "disconnects": self._counter("disconnects", "Clients that went away"),
+            "refused": self._counter("refused", "Requests beyond a limit", "limit"),
+        }
+        self._labelled: dict[tuple[str, ...], Counter] = {}
         self.in_flight = self._gauge("in_flight", "Requests that are being answered")
         self.sessions = self._gauge("sessions", "Sessions that are open")
         self.unwritten = self._gauge("unwritten", "Turns on their way to the store")
@@ -37,6 +40,20 @@ class Metrics:
             buckets=_FIRST_S,
             registry=self._registry,
         )
+
+    def count(self, name: str, *labels: str, by: int = 1) -> None:
+        """Add to a counter: `requests`, `tokens`, `edges`, `retries`, `disconnects` or `refused`.
+
+        Args:
+            name: Its name.
+            labels: What is counted, of few kinds.
+            by: How many.
+        """
+        counter = self._labelled.get((name, *labels))
+        if counter is None:
+            counter = self._counters[name].labels(*labels) if labels else self._counters[name]
+            self._labelled[name, *labels] = counter
+        counter.inc(by)
 
     def text(self) -> bytes:
         """Return all of it in Prometheus' format."""

@@ -14,6 +14,7 @@ import uvicorn
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ConfigError, ResetNeeded, TraceError
 from agentgym_tok.policies import load_policy
+from agentgym_tok.policies.http.loop_thread import new_loop
 from agentgym_tok.proxy.app import Application, Settings  # says what is missing of the extra
 from agentgym_tok.proxy.limits import Limits
 from agentgym_tok.proxy.serving import Server, is_loopback, listen
@@ -77,8 +78,9 @@ class Proxy:
         """What `/admin` asks for."""
         self._store = store
         self._limits = limits or Limits()
+        self._policy = load_policy(policy, chat)
         settings = Settings(
-            policy=load_policy(policy, chat),
+            policy=self._policy,
             chat=chat,
             store=store,
             source=source or store.meta.source,
@@ -96,6 +98,7 @@ class Proxy:
         """Where it listens; what Anthropic's clients take. OpenAI's take `openai_url`."""
         config = uvicorn.Config(
             self._app.asgi,
+            interface="asgi3",
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -118,7 +121,9 @@ class Proxy:
         Args:
             ready: Is called once sessions can be opened.
         """
-        asyncio.run(self._serve(ready))
+        run_in_loop = getattr(self._policy, "run_in_loop", _run)
+        with self._server.capture_signals():  # in this thread, whichever one the loop runs in
+            run_in_loop(self._serve(ready))
 
     def __enter__(self) -> Self:
         up = threading.Event()
@@ -144,7 +149,10 @@ class Proxy:
     async def _serve(self, ready: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._app.ready = ready
-        await self._server.serve(sockets=[self._socket])
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            self._loop = None  # the loop may be the policy's, and go on
 
     def open(self, task: str = "", **head: Any) -> "ProxySession":
         """Open a session; `ProxySession.end` ends it.
@@ -183,10 +191,15 @@ class Proxy:
         session.end()
 
     def _call(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
-        if self._loop is None or self._loop.is_closed():
+        if self._loop is None:
             coroutine.close()
             raise ConfigError("the proxy does not run", where="proxy", fix="with Proxy(...) as proxy: ...")
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+def _run(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(coroutine)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,19 +2,23 @@
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from agentgym_tok.proxy.answering import Refused
 from agentgym_tok.proxy.drafts import Evidence
 
-__all__ = ["evidence_of", "key_of", "read_body"]
+__all__ = ["evidence_of", "headers_of", "key_of", "read_body"]
 
 _LONGEST_NAME = 256
 _MOST_RETRIES = 1000
+
+
+def headers_of(given: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return headers by their names in lower case, as ASGI has them; of several with one name, the first."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(given)}
 
 
 def key_of(headers: Mapping[str, str]) -> str:
@@ -42,7 +46,7 @@ def evidence_of(path: str, headers: Mapping[str, str], body: bytes) -> Evidence:
     )
 
 
-async def read_body(headers: Headers, receive: Receive, most: int, within_s: float = 60.0) -> bytes:
+async def read_body(headers: Mapping[str, str], receive: Receive, most: int, within_s: float = 60.0) -> bytes:
     """Return the body.
 
     Args:
@@ -61,11 +65,10 @@ async def read_body(headers: Headers, receive: Receive, most: int, within_s: flo
         raise Refused(408, f"a body may take {within_s:g} s to come", again=True) from None
 
 
-async def _read_body(headers: Headers, receive: Receive, most: int) -> bytes:
-    too_long = Refused(413, f"a body may have {most} bytes")
+async def _read_body(headers: Mapping[str, str], receive: Receive, most: int) -> bytes:
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > most:
-        raise too_long
+        raise _too_long(most)
     pieces: list[bytes] = []
     size, more = 0, True
     while more:
@@ -75,6 +78,10 @@ async def _read_body(headers: Headers, receive: Receive, most: int) -> bytes:
         piece = message.get("body", b"")
         size, more = size + len(piece), message.get("more_body", False)
         if size > most:
-            raise too_long
+            raise _too_long(most)
         pieces.append(piece)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _too_long(most: int) -> Refused:
+    return Refused(413, f"a body may have {most} bytes")

@@ -171,8 +171,8 @@ class Session:
         attempt = Attempt(given, choices)
         self._lineage.add(given.turn, answer.said)
         turns.attempts.append(attempt)
-        if attempt.is_turn:
-            self._contexts.add(draft.conversation, given, draft.ask.tools)
+        if attempt.is_turn and draft.prepared is not None:
+            self._contexts.add(draft.prepared, given)
         return attempt
 
     def deliver(self, recorded: Sequence[Attempt], delivery: Delivery) -> None:
@@ -237,7 +237,7 @@ class Session:
             else:
                 self._store.finish(self.head.id, "failed", None, Failure("store", type(lost).__name__, str(lost)))
 
-        self._journal.put(finish, self._break)
+        self._journal.put(finish, self._lose)
 
     @property
     def turns(self) -> int:
@@ -320,13 +320,13 @@ class Session:
     def _write(self, job: Callable[[], object]) -> None:
         def write() -> None:
             if self._lost is None:  # what follows a turn that was not taken has no place
-                try:
-                    job()
-                except Exception as error:
-                    self._lost = error
-                    raise
+                job()
 
-        self._journal.put(write, self._break)
+        self._journal.put(write, self._lose)
+
+    def _lose(self, error: Exception) -> None:
+        self._lost = self._lost or error
+        self._break(error)
 
     def _break(self, error: Exception) -> None:
         self.broken = self.broken or error

@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 from typing import Any
 
-from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from agentgym_tok.errors import AgentGymTokError, ChatError, ResetNeeded
@@ -16,7 +15,7 @@ from agentgym_tok.proxy.drafts import Evidence
 from agentgym_tok.proxy.journal import Journal
 from agentgym_tok.proxy.limits import Limits
 from agentgym_tok.proxy.metrics import Metrics
-from agentgym_tok.proxy.requests import evidence_of, key_of, read_body
+from agentgym_tok.proxy.requests import evidence_of, headers_of, key_of, read_body
 from agentgym_tok.proxy.session import Session
 from agentgym_tok.proxy.sessions import Sessions, TooMany
 from agentgym_tok.proxy.wire import WIRES, Ask, BadAsk, Wire
@@ -27,6 +26,7 @@ __all__ = ["Turns"]
 _LOG = logging.getLogger(__name__)
 _PING_S = 10.0
 _LEFT = Failure("client", "Disconnected", "the client went away")
+_STALLED = Failure("client", "Stalled", "the client took nothing of its stream")
 _JSON = [(b"content-type", b"application/json")]
 _EVENTS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 
@@ -71,9 +71,8 @@ class _Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         turns, answer = self._turns, _Response(send)
         turns.in_flight += 1
-        turns.metrics.in_flight.set(turns.in_flight)
         try:
-            await self._answer(Headers(scope=scope), receive, answer)
+            await self._answer(headers_of(scope["headers"]), receive, answer)
         except Refused as refused:
             await self._refuse(answer, refused)
         except Exception:  # noqa: BLE001  # one request that fails is not the end of the others
@@ -81,8 +80,7 @@ class _Endpoint:
             await self._refuse(answer, Refused(500, "the proxy failed; its log says why"))
         finally:
             turns.in_flight -= 1
-            turns.metrics.in_flight.set(turns.in_flight)
-            turns.metrics.requests.labels(self._path, str(answer.status)).inc()
+            turns.metrics.count("requests", self._path, str(answer.status))
 
     def _begin(self, session: Session, body: bytes, evidence: Evidence) -> Exchanging:
         """Return what answers a request.
@@ -104,12 +102,12 @@ class _Endpoint:
         except AgentGymTokError as error:
             raise Refused(500, str(error)) from error
 
-    async def _answer(self, headers: Headers, receive: Receive, answer: "_Response") -> None:
+    async def _answer(self, headers: Mapping[str, str], receive: Receive, answer: "_Response") -> None:
         turns = self._turns
         if turns.draining:
             raise Refused(503, "the proxy is going down", again=True)
         if turns.in_flight > turns.limits.in_flight:
-            turns.metrics.refused.labels("in_flight").inc()
+            turns.metrics.count("refused", "in_flight")
             raise Refused(429, "too many requests are being answered", again=True)
         session = self._session(headers)
         body = await read_body(headers, receive, turns.limits.body_bytes, turns.limits.body_s)
@@ -118,11 +116,11 @@ class _Endpoint:
         answer.headers = [(b"x-session-id", session.head.id.encode())]
         await self._exchange(exchange, receive, answer)
 
-    def _session(self, headers: Headers) -> Session:
+    def _session(self, headers: Mapping[str, str]) -> Session:
         try:
             session = self._turns.sessions.by_key(key_of(headers), headers.get("x-parent-session-id"))
         except TooMany as error:
-            self._turns.metrics.refused.labels("sessions").inc()
+            self._turns.metrics.count("refused", "sessions")
             raise Refused(429, str(error), again=True) from error
         if session is None:
             raise Refused(401, "this key opens no session")
@@ -146,12 +144,15 @@ class _Endpoint:
                 draft.break_off(SHUT_DOWN)
                 await asyncio.wait([work])
                 raise
-            if draft.broken is _LEFT:
-                self._turns.metrics.disconnects.inc()
+            if draft.broken in {_LEFT, _STALLED}:
+                self._turns.metrics.count("disconnects")
             else:
                 await self._tell_end(exchange, answer)
         finally:
             gone.cancel()
+            # An answer that failed would hold its task through this frame, and the task what failed.
+            draft.cancel = _nothing
+            del work
             exchange.session.drop(draft)
             exchange.delivered(delivery)
             self._turns.sessions.close(exchange.session)
@@ -175,20 +176,20 @@ class _Endpoint:
         await answer.whole(200, body)
 
     async def _stream(self, exchange: Exchanging, answer: "_Response") -> None:
-        pings = asyncio.ensure_future(_ping(lambda: exchange.keep_open(answer.piece), answer))
+        tending = asyncio.ensure_future(_tend(exchange, answer, self._turns.limits.write_s))
         try:
             await exchange.streamed(answer.piece)
             await answer.end()
         finally:
-            pings.cancel()
+            tending.cancel()
 
     def _count(self, exchange: Exchanging) -> None:
         metrics, usage, draft = self._turns.metrics, exchange.usage, exchange.draft
-        metrics.edges.labels(draft.edge.kind).inc()
+        metrics.count("edges", draft.edge.kind)
         if draft.retry:
-            metrics.retries.labels(draft.retry).inc()
-        metrics.tokens.labels("context").inc(usage.prompt)
-        metrics.tokens.labels("turn").inc(usage.completion)
+            metrics.count("retries", draft.retry)
+        metrics.count("tokens", "context", by=usage.prompt)
+        metrics.count("tokens", "turn", by=usage.completion)
         if exchange.first is not None:
             metrics.first_token.observe(exchange.first - exchange.started)
 
@@ -227,7 +228,9 @@ class _Response:
         """All of it was sent."""
         self.sent = 0.0
         """When the last piece went out, on the loop's clock."""
-        self._send = send
+        self.stuck = False
+        """It did not go out yet, since the client takes nothing."""
+        self._send, self._time = send, asyncio.get_running_loop().time
 
     async def whole(self, status: int, body: bytes) -> None:
         """Send all of it."""
@@ -238,16 +241,20 @@ class _Response:
         """Send a piece of a stream."""
         if not self.status:
             await self._begin(200, _EVENTS)
-        self.sent = asyncio.get_running_loop().time()
-        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        await self._put(body, more=True)
 
     async def end(self) -> None:
         """End a stream."""
         await self._last(b"")
 
     async def _last(self, body: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+        await self._put(body, more=False)
         self.ended = True
+
+    async def _put(self, body: bytes, *, more: bool) -> None:
+        self.sent, self.stuck = self._time(), True
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        self.stuck = False
 
     async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.status = status
@@ -259,18 +266,35 @@ def _check_choices(ask: Ask, limits: Limits) -> None:
         raise BadAsk("too many choices", where="n", got=ask.n, expected=f"up to {limits.choices}")
 
 
+def _nothing() -> None:
+    """Stop nothing any more."""
+
+
 async def _until_gone(receive: Receive) -> None:
     message: dict[str, Any] = {}
     while message.get("type") != "http.disconnect":
         message = dict(await receive())
 
 
-async def _ping(ping: Callable[[], Awaitable[None]], answer: _Response) -> None:
-    """Say something where nothing was said for a while."""
+async def _tend(exchange: Exchanging, answer: _Response, write_s: float) -> None:
+    """Say something where nothing was said for a while, and leave a client that takes nothing.
+
+    Args:
+        exchange: What is answered by a stream.
+        answer: The stream.
+        write_s: How long a piece may take to go out, in seconds.
+    """
     loop = asyncio.get_running_loop()
     with contextlib.suppress(ConnectionError, RuntimeError):  # the answer has ended meanwhile
         while True:
             before = answer.sent
-            await asyncio.sleep(_PING_S)
-            if answer.sent == before and loop.time() - before >= _PING_S:
-                await ping()
+            await asyncio.sleep(min(_PING_S, write_s))
+            quiet_s = loop.time() - answer.sent
+            if answer.stuck and quiet_s >= write_s:
+                exchange.draft.break_off(_STALLED)
+            elif not answer.stuck and answer.sent == before and quiet_s >= _PING_S:
+                try:
+                    async with asyncio.timeout(write_s):
+                        await exchange.keep_open(answer.piece)
+                except TimeoutError:
+                    exchange.draft.break_off(_STALLED)

@@ -14,7 +14,8 @@ from pydantic import Field
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.config import Config
 from agentgym_tok.errors import TraceError
-from agentgym_tok.tokens import TURN_ORIGINS, Context, Ids, Logprobs, Root, Span
+from agentgym_tok.tokens import TURN_ORIGINS, Context, Ids, Logprobs, Root
+from agentgym_tok.trace.codec import ids_bytes
 from agentgym_tok.trace.schema import FORMAT
 from agentgym_tok.types import Completion, Experts, Message, Support
 
@@ -70,7 +71,9 @@ def sent_digest(root: Root, ids_T: Ids) -> str:
     Returns:
         32 hex digits.
     """
-    return Context(root, Span(ids_T, "prompt")).digest
+    hasher = root.hasher()
+    hasher.update(ids_bytes(ids_T))
+    return hasher.hexdigest()
 
 
 def library_version() -> str:

@@ -21,6 +21,7 @@ from agentgym_tok.trace.shard import EPISODES, write_meta, writing
 
 __all__ = ["Writer"]
 
+_MOST_SETTINGS = 256
 _REFERENCES = ("episode", "seq", "context", "completion", "settings")
 
 
@@ -64,11 +65,35 @@ class Writer:
         self._meta = meta
         self._token_text = token_text
         self._progress: dict[str, _Progress] = {}
-        self._nodes = NodeTable(connection)
-        self._noted = np.zeros(meta.vocab_size, dtype=bool)
+        self._together = False
         with writing(path, "open"):
-            noted = [row["id"] for row in connection.execute("SELECT id FROM tokens")]
-        self._noted[noted] = True
+            self._learn()
+
+    def _learn(self) -> None:
+        """Know nothing but what the file says."""
+        self._progress.clear()
+        self._settings: dict[str, int] = {}
+        self._nodes = NodeTable(self._connection)
+        self._noted = np.zeros(self._meta.vocab_size, dtype=bool)
+        self._noted[[row["id"] for row in self._connection.execute("SELECT id FROM tokens")]] = True
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Commit what is written inside at once; where something raises, nothing of it is stored."""
+        with writing(self._path, "write together"):
+            self._connection.execute("BEGIN IMMEDIATE")
+        self._together = True
+        try:
+            yield
+            with writing(self._path, "write together"):
+                self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._learn()
+            raise
+        finally:
+            self._together = False
 
     # ---- episodes
 
@@ -218,12 +243,17 @@ class Writer:
             raise TraceError("the turn is stored with other content", where=where, fix=fix)
 
     def _store_settings(self, body: str) -> int:
+        if body in self._settings:
+            return self._settings[body]
         row = self._connection.execute("SELECT id FROM settings WHERE body = ?", (body,)).fetchone()
-        if row is not None:
-            return int(row["id"])
-        number = self._connection.execute("INSERT INTO settings (body) VALUES (?)", (body,)).lastrowid
-        assert number is not None
-        return number
+        if row is None:
+            number = self._connection.execute("INSERT INTO settings (body) VALUES (?)", (body,)).lastrowid
+            assert number is not None
+            return number  # of what may yet be rolled back
+        if len(self._settings) >= _MOST_SETTINGS:
+            self._settings.clear()
+        self._settings[body] = int(row["id"])
+        return self._settings[body]
 
     # ---- images
 
@@ -266,6 +296,9 @@ class Writer:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
+        if self._together:  # whoever writes all of it commits it
+            yield
+            return
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             yield

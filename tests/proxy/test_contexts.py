@@ -34,7 +34,7 @@ def told(turn: Turn, tools: Any = None) -> Message:
 
 
 def add(contexts: Contexts, conversation: list[Message], turn: Turn, tools: Any = ()) -> None:
-    contexts.add(conversation, Given(turn, told(turn, tools or None)), tools)
+    contexts.add(contexts.prepare(conversation, tools), Given(turn, told(turn, tools or None)))
 
 
 def ask(contexts: Contexts, conversation: list[Message], ids: Sequence[int], tools: Any = ()) -> tuple[Prepared, Turn]:
@@ -173,7 +173,7 @@ def test_a_client_that_thinks_otherwise_than_the_policy_did_is_rendered() -> Non
     contexts, start = Contexts(CHAT), [SYSTEM, Message("user", "hello")]
     turn = turn_of(contexts.prepare(start).context, CHAT.encode_turn("<think>hm</think>well then").tolist())
     answer = CHAT.parse(turn.completion.ids_T).message()
-    contexts.add(start, Given(turn, answer))
+    contexts.add(contexts.prepare(start), Given(turn, answer))
     news = Message("user", "and?")
     assert source_of(contexts.prepare([*start, answer, news])) is turn
     assert source_of(contexts.prepare([*start, replace(answer, reasoning=None), news])) is turn
@@ -183,10 +183,9 @@ def test_a_client_that_thinks_otherwise_than_the_policy_did_is_rendered() -> Non
 def test_results_are_named_by_the_calls_that_the_policy_made() -> None:
     contexts, start = Contexts(CHAT), [SYSTEM, Message("user", "look around")]
     call = ToolCall("look", {"at": "the sky"}, "own_1")
-    turn = turn_of(
-        contexts.prepare(start, TOOLS).context, CHAT.write(Message("assistant", "", tool_calls=(call,))).tolist()
-    )
-    contexts.add(start, Given(turn, Message("assistant", "", tool_calls=(call,))), TOOLS)
+    asked = contexts.prepare(start, TOOLS)
+    turn = turn_of(asked.context, CHAT.write(Message("assistant", "", tool_calls=(call,))).tolist())
+    contexts.add(asked, Given(turn, Message("assistant", "", tool_calls=(call,))))
     back = Message("assistant", "", tool_calls=(replace(call, id="theirs"),))
     prepared = contexts.prepare([*start, back, Message("tool", "blue", tool_call_id="theirs")], TOOLS)
     assert prepared.news == (Message("tool", "blue", tool_call_id="own_1"),)

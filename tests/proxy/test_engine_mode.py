@@ -321,6 +321,19 @@ def test_what_cannot_be_recorded_is_refused(at: Proxied, renderer: Renderer) -> 
     assert at.end().turns == ()
 
 
+def test_a_proxy_serves_in_the_loop_of_its_engines_connections_and_ends_before_it(
+    renderer: Renderer, tmp_path: Path
+) -> None:
+    with VLLMPolicy(renderer.url, CHAT) as policy, TraceStore(tmp_path / "run", chat=CHAT) as store:
+        with Proxy(policy, CHAT, store, mode="engine") as proxy:
+            assert proxy._loop is policy.server.loop._loop
+            proxy.open("task").end()
+        with pytest.raises(ConfigError, match="does not run"):
+            proxy.open("another")
+        with Proxy(policy, CHAT, store, mode="engine") as proxy:  # the loop goes on
+            proxy.open("a third").end()
+
+
 def test_an_engine_that_tells_no_ids_is_refused(tmp_path: Path) -> None:
     with TraceStore(tmp_path / "run", chat=CHAT) as store, pytest.raises(ConfigError, match="cannot render"):
         Proxy(lambda _: [1], CHAT, store, mode="engine")

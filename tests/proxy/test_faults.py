@@ -339,6 +339,22 @@ def test_a_policy_that_raises_anything_costs_its_request_alone(proxied: Proxy_) 
         assert at.client.http.post(CHAT_PATH, json=HELLO).status_code == 200
 
 
+def test_a_client_that_takes_nothing_of_its_stream_is_left_and_its_turn_is_kept(proxied: Proxy_) -> None:
+    endless = Scripted(lambda *_: CHAT.encode("one two three " * 2000).tolist())
+    with proxied(endless, limits=Limits(write_s=0.3)) as at, socket.socket() as client:
+        at.proxy._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # the sockets that it accepts inherit it
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(at.proxy._socket.getsockname())
+        body = json.dumps({**HELLO, "stream": True, "max_tokens": 50_000}).encode()
+        head = f"POST {CHAT_PATH} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {at.session.key}\r\n"
+        client.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        assert until(lambda: len(at.policy.asked) == 1)
+        assert until(lambda: at.client.http.get("/health").json()["in_flight"] == 0)
+        (turn,) = at.end().turns
+        assert (turn.failure and turn.failure.kind, turn.completion.finish_reason) == ("Stalled", "abort")
+        assert 0 < turn.facts["told_tokens"] < len(turn.completion.ids_T) + 1
+
+
 # ---- the store
 
 
@@ -384,7 +400,7 @@ def test_a_full_disk_fails_its_sessions_and_says_so(proxied: Proxy_, monkeypatch
 
 def test_the_end_of_a_session_ends_what_it_draws_and_its_subagents(proxied: Proxy_) -> None:
     with (
-        proxied(Scripted(lambda *_: "one two three four five six", pace_s=0.3)) as at,
+        proxied(Scripted(lambda *_: "one two three four five six", pace_s=2.0)) as at,
         ThreadPoolExecutor(16) as threads,
     ):
         sessions = [at.session]

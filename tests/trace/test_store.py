@@ -48,6 +48,39 @@ def flat(episodes: list[Episode]) -> dict[str, Episode]:
 # ---- reading back
 
 
+def test_what_is_written_together_is_stored_whole_or_not_at_all(make: Any, tmp_path: Path) -> None:
+    first = make.turn("e", 0, make.prompt(1, 2), [3])
+    second = make.turn("e", 1, make.after(first, 4), [5])
+    with TraceStore(tmp_path, meta=make.meta, token_text=str) as store:
+        with store.together():
+            store.begin(make.head("e"))
+            store.append(first)
+        assert count(tmp_path, "SELECT count(*) FROM turns") == 1
+
+        def broken_off() -> None:
+            with store.together():
+                store.append(second)
+                store.begin(make.head("f"))
+                store.finish("e")
+                raise RuntimeError("power")
+
+        with pytest.raises(RuntimeError, match="power"):
+            broken_off()
+        assert count(tmp_path, "SELECT count(*) FROM turns") == 1
+        with pytest.raises(UnknownName):
+            store.episode("f")
+        # What the writer remembered of it is forgotten too.
+        store.append(second)
+        store.begin(make.head("f"))
+        store.append(make.turn("f", 0, make.prompt(1, 2), [3]))
+        store.finish("e")
+    found = verify(tmp_path)
+    assert not found.breaches
+    with TraceStore(tmp_path, mode="r") as store:
+        assert [len(episode.turns) for episode in store.episodes()] == [2, 1]
+        assert sorted(store.tokens()) == [1, 2, 3, 4, 5]
+
+
 def test_stop_strings_and_a_note_come_back_and_without_them_nothing_is_written(make: Any, tmp_path: Path) -> None:
     said = {"sampling": Sampling(stop=("</a>", "ü\n")), "note": "guessed \ud800"}
     turns = [

@@ -1,10 +1,11 @@
 """One engine behind HTTP: pooled connections, bounded concurrency, deadlines, a budget of retries (extra `engines`)."""
 
 import asyncio
+import contextlib
 import email.utils
 import functools
-import json
 import os
+import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -12,17 +13,17 @@ from typing import Any, TypeVar
 
 from agentgym_tok.errors import ConfigError, MissingExtra
 from agentgym_tok.policies.http.failures import Garbled, Refused, Transient
+from agentgym_tok.policies.http.json_bytes import json_bytes, read_json
 from agentgym_tok.policies.http.loop_thread import LoopThread
 from agentgym_tok.policies.http.retry_budget import RetryBudget
 
 try:
     # aiohttp, since a proxy asks hundreds of times a second, and httpx's pool looks at every idle connection each time.
     import aiohttp
-    import stamina
     import yarl
 except ImportError as error:
     raise MissingExtra(
-        "engines behind HTTP need aiohttp and stamina", where="policies", fix='pip install "agentgym-tok[engines]"'
+        "engines behind HTTP need aiohttp", where="policies", fix='pip install "agentgym-tok[engines]"'
     ) from error
 
 __all__ = ["API_KEY", "HttpEngine"]
@@ -32,6 +33,8 @@ API_KEY = "AGENTGYM_TOK_API_KEY"
 
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 10.0
+_LINGER_S = 0.1
+"""So long the end of a connection may come behind the last word of a stream."""
 _T = TypeVar("_T")
 
 
@@ -66,6 +69,7 @@ class HttpEngine:
         self._key = os.environ.get(API_KEY, "")
         self._concurrency = concurrency
         self._sessions: list[aiohttp.ClientSession] = []
+        self._ending: set[asyncio.Future[None]] = set()
         self.loop = LoopThread(f"engine {self.url}", functools.partial(_close_all, self._sessions))
 
     def close(self) -> None:
@@ -80,7 +84,7 @@ class HttpEngine:
             Refused: The answer is no.
         """
         method = "GET" if body is None else "POST"
-        data = None if body is None else json.dumps(body).encode()
+        data = None if body is None else json_bytes(body)
         try:
             async with self._session().request(method, self.url + path, data=data, allow_redirects=False) as response:
                 content = await response.read()
@@ -99,18 +103,29 @@ class HttpEngine:
             Refused: The answer is no.
         """
         try:
-            async with self._session().post(
-                self.url + path, data=json.dumps(body).encode(), allow_redirects=False
-            ) as response:
+            response = await self._session().post(self.url + path, data=json_bytes(body), allow_redirects=False)
+            done = False
+            try:
                 if response.status != 200:
                     self._check(path, response, await response.read())
                 async with aclosing(_event_data(response.content)) as events:
                     async for data in events:
-                        if data == b"[DONE]":
+                        if done := data == b"[DONE]":
                             return
                         yield self._json(path, data)
+            finally:
+                if done:
+                    self._read_out(response)
+                else:
+                    response.release()
         except (aiohttp.ClientError, OSError) as error:
             raise self._broken(path, error) from error
+
+    def _read_out(self, response: aiohttp.ClientResponse) -> None:
+        """Read a stream to its end, which makes its connection good for another one; nobody waits for that."""
+        ending = asyncio.ensure_future(_ended(response))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
     def _session(self) -> aiohttp.ClientSession:
         """Return the connections, which belong to the loop that first asks."""
@@ -139,37 +154,32 @@ class HttpEngine:
             Transient: The deadline passed.
             PolicyError: What the last attempt raised.
         """
-        end = time.time() + self._timeout_s
+        start = time.time()
+        end = start + self._timeout_s
         end = end if deadline is None else min(end, deadline)
-        left = self._attempts - 1
         self.budget.deposit()
+        if start < end:  # who comes too late must not send it on a connection that is open already
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(end - start):
+                    return await self._attempted(attempt, end)
+        got = "its deadline passed" if end == deadline else f"none within {self._timeout_s:g} s"
+        raise Transient("the engine gave no answer in time", where=self.url, got=got)
 
-        def again(error: Exception) -> bool | float:
-            nonlocal left
-            if not isinstance(error, Transient) or left < 1 or time.time() + (error.wait_s or 0) >= end:
-                return False
-            left -= 1
-            granted = self.budget.withdraw()
-            return error.wait_s if granted and error.wait_s is not None else granted
-
-        tries = stamina.retry_context(
-            again,
-            attempts=None,
-            timeout=None,
-            wait_initial=_FIRST_WAIT_S,
-            wait_max=_LONGEST_WAIT_S,
-            wait_jitter=_FIRST_WAIT_S,
-        )
-        try:
-            async with asyncio.timeout(end - time.time()):
-                await asyncio.sleep(0)  # who comes too late must not send it on a connection that is open already
-                async for one in tries:
-                    with one:
-                        return await attempt()
-        except TimeoutError:
-            got = "its deadline passed" if end == deadline else f"none within {self._timeout_s:g} s"
-            raise Transient("the engine gave no answer in time", where=self.url, got=got) from None
-        raise AssertionError("the last attempt raises")
+    async def _attempted(self, attempt: Callable[[], Awaitable[_T]], end: float) -> _T:
+        # By hand, since what stamina keeps of a request refers to itself, and waits for the collector.
+        retries = 0
+        while True:
+            try:
+                return await attempt()
+            except Transient as error:
+                late = time.time() + (error.wait_s or 0) >= end
+                if retries >= self._attempts - 1 or late or not self.budget.withdraw():
+                    raise
+                wait_s = error.wait_s
+            if wait_s is None:
+                wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * (2**retries + random.random()))  # noqa: S311  # no secret
+            retries += 1
+            await asyncio.sleep(wait_s)
 
     def _check(self, path: str, response: aiohttp.ClientResponse, content: bytes) -> None:
         status = response.status
@@ -177,16 +187,12 @@ class HttpEngine:
             return
         got = f"status {status}: {self._quiet(content.decode('utf-8', 'replace'))[:300]}"
         if status not in _TRANSIENT:
-            refused = Refused("the engine refuses the request", where=self.url + path, got=got)
-            refused.status = status
-            raise refused
-        trouble = Transient("the engine failed", where=self.url + path, got=got)
-        trouble.wait_s = _retry_after(response.headers.get("retry-after"))
-        raise trouble
+            raise _refused(status, where=self.url + path, got=got)
+        raise _trouble(response.headers.get("retry-after"), where=self.url + path, got=got)
 
     def _json(self, path: str, text: str | bytes) -> Any:
         try:
-            return json.loads(text)
+            return read_json(text)
         except ValueError:
             shown = self._quiet(repr(text[:120]))
             raise Garbled("the answer is no JSON", where=self.url + path, got=shown) from None
@@ -204,6 +210,15 @@ async def _close_all(sessions: "list[aiohttp.ClientSession]") -> None:
         await session.close()
 
 
+async def _ended(response: aiohttp.ClientResponse) -> None:
+    try:
+        with contextlib.suppress(TimeoutError, aiohttp.ClientError, OSError):
+            async with asyncio.timeout(_LINGER_S):
+                await response.content.readany()
+    finally:
+        response.release()
+
+
 async def _event_data(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
     """Yield the data of each server-sent event, however the stream is cut into pieces."""
     held, lines = b"", list[bytes]()
@@ -216,6 +231,18 @@ async def _event_data(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, No
             elif not name and lines and not line.startswith(b":"):
                 yield b"\n".join(lines)
                 lines.clear()
+
+
+def _refused(status: int, *, where: str, got: str) -> Refused:
+    refused = Refused("the engine refuses the request", where=where, got=got)
+    refused.status = status
+    return refused
+
+
+def _trouble(retry_after: str | None, *, where: str, got: str) -> Transient:
+    trouble = Transient("the engine failed", where=where, got=got)
+    trouble.wait_s = _retry_after(retry_after)
+    return trouble
 
 
 def _no_url(got: str) -> ConfigError:

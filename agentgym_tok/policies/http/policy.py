@@ -1,10 +1,9 @@
 """What policies behind HTTP share: batches that run at once, streams, and one failure that costs one turn."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 from agentgym_tok.errors import TransientPolicyError
 from agentgym_tok.policies.base import BasePolicy
@@ -17,6 +16,7 @@ __all__ = ["HttpPolicy", "Tell", "split_address"]
 
 Tell: TypeAlias = Callable[[Delta], None]
 _NO_IDS = as_ids([])
+_T = TypeVar("_T")
 
 
 class HttpPolicy(BasePolicy):
@@ -43,6 +43,16 @@ class HttpPolicy(BasePolicy):
         """Cancel what is in flight and close all connections."""
         self._engine.close()
 
+    def run_in_loop(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
+        """Return what a coroutine returns in the loop that the connections belong to.
+
+        For servers that ask this policy: there no piece of a turn has to go from thread to thread.
+
+        Raises:
+            PolicyError: The policy is closed.
+        """
+        return self._engine.loop.run(coroutine)
+
     @property
     def retries(self) -> int:
         """Requests that were sent again so far."""
@@ -68,7 +78,7 @@ class HttpPolicy(BasePolicy):
         """
         return await self._engine.loop.awaited(self._answer(request))
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    def stream(self, request: Request) -> AsyncIterator[Delta]:
         """Answer one request piece by piece; closing the iterator early makes the engine stop.
 
         Raises:
@@ -79,9 +89,7 @@ class HttpPolicy(BasePolicy):
             completion = await self._answer(request, tell)
             tell(Delta(_NO_IDS, None, completion))
 
-        async with aclosing(self._engine.loop.pieces(produce)) as pieces:
-            async for piece in pieces:
-                yield piece
+        return self._engine.loop.pieces(produce)
 
     async def draw(self, request: Request, room: int, tell: Tell | None) -> Completion:
         """Make one attempt at a turn.

@@ -152,7 +152,7 @@ class VLLMPolicy(HttpPolicy):
         streamed = tell is not None
         reader = TurnReader(request, room, self._chat, where, self.engine, self._kind, streamed=streamed)
         if tell is None:
-            reader.add(await self._engine.ask(route.path, body))
+            reader.take(await self._engine.ask(route.path, body))
             return reader.completion()
         body |= {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
         async with aclosing(self._engine.events(route.path, body)) as events:
@@ -236,7 +236,7 @@ class _Route:
 def _generate(chat: ChatFormat, request: Request, room: int) -> dict[str, Any]:
     # With 0 some versions and gateways return no log-probabilities (NeMo-RL #3390); the sampled one comes with 1.
     parameters = {**sampling_parameters(chat, request, room), "logprobs": 1}
-    return {"token_ids": request.ids_T.tolist(), "sampling_params": parameters, "output_mode": "tokens"}
+    return {"token_ids": request.ids_T, "sampling_params": parameters, "output_mode": "tokens"}
 
 
 _IDS_WANTED = {"return_token_ids": True, "return_tokens_as_token_ids": True}
@@ -244,7 +244,7 @@ _IDS_WANTED = {"return_token_ids": True, "return_tokens_as_token_ids": True}
 
 def _completions(chat: ChatFormat, request: Request, room: int) -> dict[str, Any]:
     return {
-        "prompt": request.ids_T.tolist(),
+        "prompt": request.ids_T,
         **sampling_parameters(chat, request, room),
         "echo": False,
         "logprobs": 1,

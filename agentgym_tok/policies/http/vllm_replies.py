@@ -9,18 +9,21 @@ ends early or says something twice.
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.chat.stops import end_doubt
 from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies.http.failures import Transient
 from agentgym_tok.policies.http.reply import ReplyPart, read_reply
 from agentgym_tok.policies.http.text_turn import encoded_turn
-from agentgym_tok.tokens import Logprobs, as_ids, as_logprobs
+from agentgym_tok.tokens import Ids, Logprobs, as_ids, as_logprobs
 from agentgym_tok.types import Completion, Delta, FinishReason, LogprobKind, Request
 
 __all__ = ["TurnReader"]
 
 _SENTINEL = -9999.0
+_HIGHEST_ID = 2**31 - 1
 _FINISH: dict[str, FinishReason] = {"stop": "stop", "tool_calls": "stop", "length": "length", "abort": "abort"}
 
 
@@ -114,18 +117,28 @@ class TurnReader:
             Transient: It tells of a failure, or repeats or leaves out ids of the stream.
             PolicyError: The engine did not get the ids that were sent.
         """
+        start = len(self._ids)
+        self.take(document)
+        if len(self._ids) == start:
+            return None
+        new, known = self._ids[start:], [value for value in self._logprobs[start:] if value is not None]
+        return Delta(_few_ids(new), _few_logprobs(known) if len(known) == len(new) else None)
+
+    def take(self, document: Any) -> None:
+        """Take a whole reply or the next piece, for whoever waits for the completion.
+
+        Raises:
+            Garbled: It is no reply.
+            Transient: It tells of a failure, or repeats or leaves out ids of the stream.
+            PolicyError: The engine did not get the ids that were sent.
+        """
         if isinstance(document, dict) and document.get("error") is not None:
             raise Transient("the engine failed while it answered", where=self.where, got=str(document["error"])[:300])
         reply = read_reply(_Reply, document, self.where)
         self._check_prompt(reply)
-        start = len(self._ids)
         for choice in reply.choices:
             self._take(choice)
         self._count(reply.usage)
-        if len(self._ids) == start:
-            return None
-        new, known = self._ids[start:], [value for value in self._logprobs[start:] if value is not None]
-        return Delta(as_ids(new), as_logprobs(known, len(new)) if len(known) == len(new) else None)
 
     def completion(self) -> Completion:
         """Return the turn.
@@ -220,6 +233,25 @@ class TurnReader:
         if len(known) != length or len(self._logprobs) != length or self._doubts or self.kind == "missing":
             return None, "missing"
         return as_logprobs(known, length), "sentinel" if any(value <= _SENTINEL for value in known) else self.kind
+
+
+# Of few numbers numpy's own looks at them would take longer than all else that is done for a piece.
+
+
+def _few_ids(ids: list[int]) -> Ids:
+    if min(ids) < 0 or max(ids) > _HIGHEST_ID:
+        return as_ids(ids)
+    ids_T = np.array(ids, dtype=np.int32)
+    ids_T.flags.writeable = False
+    return ids_T
+
+
+def _few_logprobs(logprobs: list[float]) -> Logprobs:
+    if min(logprobs) < _SENTINEL or max(logprobs) > 0:
+        return as_logprobs(logprobs, len(logprobs))
+    logprobs_T = np.array(logprobs, dtype=np.float32)
+    logprobs_T.flags.writeable = False
+    return logprobs_T
 
 
 def _named(token: str) -> int | None:

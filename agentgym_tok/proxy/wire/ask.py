@@ -90,7 +90,8 @@ class Ask:
 
     def sampling_over(self, defaults: Sampling) -> Sampling:
         """Return the parameters in force: what the client set, and the defaults for the rest."""
-        return Sampling(**{**dict(defaults), **self.sampling.model_dump(exclude_unset=True)})
+        own = self.sampling
+        return defaults.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
     def after(self, earlier: Sequence[Message]) -> "Ask":
         """Return the same request with the whole conversation, for one that names the answer that it goes on from.

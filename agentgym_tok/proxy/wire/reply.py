@@ -2,10 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from agentgym_tok.policies.http.json_bytes import json_bytes
 from agentgym_tok.types import AssistantMessage, FinishReason, ToolCall
 
 __all__ = [
@@ -156,11 +157,6 @@ def arguments_text(call: ToolCall) -> str:
         return call.raw
     text = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
     return text if text.isascii() or _is_utf8(text) else json.dumps(dict(call.arguments), default=str)
-
-
-def json_bytes(document: Mapping[str, Any]) -> bytes:
-    """Write a body, all in ASCII: some clients take U+2028 for the end of a line, and lone surrogates are no UTF-8."""
-    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _is_utf8(text: str) -> bool:

@@ -26,6 +26,7 @@ def stage() -> Iterator[tuple[list[Any], str]]:
     # Named, since asyncio sends small answers at once only where it sees that it is TCP.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
+    listener.listen()  # who comes before the server does waits
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -56,8 +57,6 @@ def fake(serve: Callable[[Any], str], builtin: ChatFormat) -> Any:
 
 
 @pytest.fixture
-def at_once() -> Iterator[None]:
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let retries not wait."""
-    stamina = pytest.importorskip("stamina", reason="the extra engines is not installed")
-    with stamina.set_testing(True, attempts=100, cap=True):
-        yield
+    monkeypatch.setattr("agentgym_tok.policies.http.engine._LONGEST_WAIT_S", 0.0)
