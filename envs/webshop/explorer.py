@@ -195,7 +195,6 @@ class WebShopExplorer:
     def _leave_results(self, aim: _Candidate | None) -> str:
         if aim is None:
             return "click[Next >]"
-        asin = aim.offer.asin.lower()
         if any(offer.asin == aim.offer.asin for offer in self._seen.offers):
             return f"click[{aim.offer.asin}]"
         return "click[Next >]" if aim.page > self._page else "click[< Prev]"
