@@ -116,8 +116,9 @@ def run(options: Options) -> int:
     finally:
         for logger in loggers:
             logger.close()
-    if hasattr(learner, "model"):
-        save_model(learner.model, learner.weights(), model, chat, files.model)
+    trained = getattr(learner, "model", None)
+    if trained is not None:
+        save_model(trained, learner.weights(), model, chat, files.model)
         print(f"{options.steps} steps; the model is in {files.model}, figures and trace in {folder}")
     else:
         print(f"{options.steps} steps; the learner shows no model, figures and trace are in {folder}")

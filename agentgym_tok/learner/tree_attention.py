@@ -1,6 +1,6 @@
 """Attention over a pack: each token sees the tokens before it in its own sequence, and no others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -105,8 +105,8 @@ def tree_attention(
     if unknown:
         raise NotImplementedError(f"attention with {', '.join(unknown)}")
     wants_grad = torch.is_grad_enabled() and any(part.requires_grad for part in (query, key, value))
-    found: Tensor = _TreeAttention.apply(query, key, value, tree, sliding_window, options.get("scaling"), wants_grad)
-    return found.transpose(1, 2), None
+    attend: Callable[..., Tensor] = _TreeAttention.apply
+    return attend(query, key, value, tree, sliding_window, options.get("scaling"), wants_grad).transpose(1, 2), None
 
 
 class _TreeAttention(torch.autograd.Function):
