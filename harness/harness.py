@@ -1,19 +1,21 @@
 """The loop that drives a policy through worlds."""
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.envs.recording import new_episode_id
 from agentgym_tok.envs.token_env import TokenEnv
-from agentgym_tok.errors import ConfigError, DataMissing, FingerprintMismatch, TraceError, UnknownName
+from agentgym_tok.errors import ConfigError, DataMissing, FingerprintMismatch, TraceError, UnknownName, unknown_name
 from agentgym_tok.harness.blocking import run_blocking
 from agentgym_tok.harness.budget import Budget, Spending
 from agentgym_tok.harness.compaction import Compaction
+from agentgym_tok.harness.crew import Crew, Job
 from agentgym_tok.harness.observers import observer_of
 from agentgym_tok.harness.progress import Progress
 from agentgym_tok.harness.resume import finished
@@ -24,12 +26,20 @@ from agentgym_tok.harness.slots import Slot, slots_of, task_id
 from agentgym_tok.harness.starts import Starts, TokenGym, failed_start, in_world
 from agentgym_tok.harness.subagents import Subagents
 from agentgym_tok.harness.tools import Toolbox
+from agentgym_tok.harness.worker_shards import bring_to_rest, worker_shards
 from agentgym_tok.policies import load_policy
 from agentgym_tok.policies.asker import Asker
 from agentgym_tok.trace import Episode, EpisodeHead, TraceStore
+from agentgym_tok.trace.rows import family
 from agentgym_tok.types import Policy, Sampling
 
-__all__ = ["Harness"]
+if TYPE_CHECKING:
+    from agentgym_tok.harness.scale import RayOptions
+
+__all__ = ["Harness", "Play", "placed"]
+
+Play: TypeAlias = Callable[[Slot], Awaitable[Episode]]
+"""Plays a slot."""
 
 
 class Harness:
@@ -51,10 +61,15 @@ class Harness:
             not begun do not.
         turn_timeout_s: Longest wait for one answer of the policy, in seconds; None waits.
         observers: See every turn, edge and episode: each an `Observer`, or any object with some of its methods.
+            What workers play they see when the episode has ended.
+        backend: Where episodes of `run_many` are played: `local`, in this process; `ray`, on two workers; or
+            `RayOptions`, which say which cluster and how many workers (extra ray). The policy is built there.
 
     Raises:
         FingerprintMismatch: The policy says that it knows the ids of another chat format.
-        ConfigError: The chat format has no way to write a call, and there are tools; or an observer observes nothing.
+        ConfigError: The chat format has no way to write a call, and there are tools; an observer observes nothing; or
+            workers cannot be had, or not with these limits.
+        MissingExtra: Packages of the policy or the backend are not installed.
     """
 
     def __init__(
@@ -72,8 +87,9 @@ class Harness:
         total: Budget | None = None,
         turn_timeout_s: float | None = None,
         observers: Sequence[object] = (),
+        backend: "str | RayOptions" = "local",
     ) -> None:
-        self.policy = load_policy(policy, chat)
+        self.policy = placed(policy, chat, backend)
         self.chat = chat
         self.store = store
         self.sampling = sampling or Sampling()
@@ -99,6 +115,13 @@ class Harness:
                 got=str(known)[:16],
                 expected=f"{chat.fingerprint[:16]} ({chat.reference})",
                 fix="make the policy, the environments and the harness with the same ChatFormat",
+            )
+        if total is not None and isinstance(self.policy, Crew):
+            raise ConfigError(
+                "limits of a whole call cannot be counted over workers",
+                where="Harness, total",
+                got=repr(total),
+                fix="give each episode a budget, or play locally",
             )
         if (tools is not None or subagents is not None) and not chat.writes_calls(with_text=False):
             raise ConfigError(
@@ -129,6 +152,9 @@ class Harness:
     async def arun(self, env: TokenGym, seed: int = 0, task: str | int | None = None) -> Episode:
         """Play one episode; see `run`."""
         tokens = self._check(env)
+        if isinstance(self.policy, Crew):
+            fix = "use run_many, which lets workers make their own environments"
+            raise ConfigError("workers cannot play an environment of this process", where="Harness.run", fix=fix)
         head = EpisodeHead(new_episode_id(), task_id(tokens, task, seed), tokens.engine.source, seed=seed)
         async with Asker(self.policy) as asker:
             setup, total = self._setup(asker), Spending(self._total)
@@ -231,9 +257,17 @@ class Harness:
                         on_episode(episode)
 
                 if resume is not None:
+                    if self.store is not None:
+                        living = self.policy.living() if isinstance(self.policy, Crew) else ()
+                        bring_to_rest(self.store.run, worker_shards(self.store, but=living))
                     for place, episode in finished(self.store, resume, [*missing]):
                         settle(missing.pop(place), episode)
-                await self._fly([*missing.values()], starts, concurrency, settle)
+                rest = [*missing.values()]
+                if isinstance(self.policy, Crew):
+                    job = self._job(make_env, starts.tokens.engine.source)
+                    await self.policy.play(job, rest, concurrency, functools.partial(self._retell, settle))
+                else:
+                    await self._fly(rest, starts, concurrency, settle)
         return [slot.episode for slot in slots if slot.episode is not None]
 
     async def _fly(
@@ -257,6 +291,33 @@ class Harness:
         async with Asker(self.policy) as asker:
             setup = self._setup(asker)
             await _together([play(setup) for _ in range(min(concurrency, len(slots)))])
+
+    @contextlib.asynccontextmanager
+    async def table(self, make_env: Callable[[], TokenGym]) -> AsyncIterator[Play]:
+        """Yield what plays slots as they come, any number at once; for a worker, to whom they are dealt.
+
+        Raises:
+            ConfigError: An environment does not fit.
+        """
+        with Starts(make_env, self._check) as starts:
+            async with Asker(self.policy) as asker:
+                setup, total = self._setup(asker), Spending(self._total)
+                yield lambda slot: self._play(slot, starts, setup, total)
+
+    def _job(self, make_env: Callable[[], TokenGym], source: str) -> Job:
+        own = ("hints", "store", "observers")  # of the process that plays
+        options = {name: value for name, value in self._setup.keywords.items() if name not in own}
+        return Job(make_env, source, {**options, "budget": self._budget}, self.store)
+
+    def _retell(self, settle: Callable[[Slot, Episode], None], slot: Slot, episode: Episode) -> None:
+        """Tell observers of an episode that was played elsewhere, and settle it."""
+        for observer in self._observers:
+            for turn in (turn for member in family(episode) for turn in member.turns):
+                observer.on_turn(turn)
+                if turn.edge.kind != "continuation":
+                    observer.on_edge(turn.edge, turn)
+        self._announce(episode)
+        settle(slot, episode)
 
     async def _play(self, slot: Slot, starts: Starts, setup: Setup, total: Spending) -> Episode:
         source = starts.tokens.engine.source
@@ -316,6 +377,28 @@ class Harness:
                 expected="groups that are new in the store",
                 fix="pass another seed to each call, open another store, or resume this one: resume=store.run",
             )
+
+
+def placed(policy: "Policy | str | Callable[..., Any]", chat: ChatFormat, backend: "str | RayOptions") -> Policy:
+    """Return a policy of this process, or workers that have it.
+
+    Args:
+        policy: A policy, its name, or a callable `ids -> ids`; workers are taken as they are.
+        chat: The chat format.
+        backend: See `Harness`.
+
+    Raises:
+        UnknownName: There is no such backend, or no such policy.
+        ConfigError: It cannot be had.
+        MissingExtra: Its packages are not installed.
+    """
+    if backend == "local" or isinstance(policy, Crew):
+        return load_policy(policy, chat)
+    if isinstance(backend, str) and backend != "ray":
+        raise unknown_name("backend", backend, ("local", "ray"))
+    from agentgym_tok.harness.scale import RayOptions, RayWorkers  # noqa: PLC0415  # workers have harnesses themselves
+
+    return RayWorkers(policy, chat, RayOptions() if isinstance(backend, str) else backend)
 
 
 class _EndedError(Exception):

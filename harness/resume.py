@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from agentgym_tok.trace import Episode, TraceStore
 
-__all__ = ["Place", "finished"]
+__all__ = ["Place", "ended", "finished"]
 
 Place: TypeAlias = tuple[str, int]
 """Group and replica: what a run's seeds make of a task, in every process the same."""
@@ -30,12 +30,13 @@ def finished(store: TraceStore | None, run: str | Path, wanted: Collection[Place
         # The store holds its shard alone, so whoever left these running is dead.
         for name in store.left_running():
             store.finish(name, "abandoned")
-        yield from _ended(store, left)
+        yield from ended(store, left)
     with TraceStore(run, mode="r") as other:
-        yield from _ended(other, left)
+        yield from ended(other, left)
 
 
-def _ended(store: TraceStore, left: set[Place]) -> Iterator[tuple[Place, Episode]]:
+def ended(store: TraceStore, left: set[Place]) -> Iterator[tuple[Place, Episode]]:
+    """Yield the rollouts that have ended in a store, of those that are left, and take them out of these."""
     for head, status in store.heads():
         place = (head.group_id, head.replica)
         if head.parent is None and status in {"done", "failed"} and place in left:

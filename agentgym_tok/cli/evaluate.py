@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_settings import CliPositionalArg
@@ -16,6 +16,7 @@ from agentgym_tok.errors import ConfigError
 from agentgym_tok.evaluate import Evaluation, Part, RunResults, Share
 from agentgym_tok.evaluate.paper_table import paper_table
 from agentgym_tok.evaluate.parts import PlannedPart
+from agentgym_tok.harness.scale import RayOptions
 from agentgym_tok.types import Sampling
 
 __all__ = ["PRESETS", "Options", "PartOptions", "run"]
@@ -47,6 +48,11 @@ class Options(WorldOptions):
     samples: int = Field(default=1, ge=1, description="episodes of each task, for pass@k and pass^k")
     seed: int = Field(default=0, ge=0, description="seed of the choice of tasks and of every request")
     concurrency: int = Field(default=64, ge=1, description="most episodes in flight")
+    backend: Literal["local", "ray"] = Field(default="local", description="play here, or on a Ray cluster (extra ray)")
+    workers: int = Field(default=2, ge=1, description="of a cluster: processes, each with an engine of its own")
+    address: str | None = Field(default=None, description="HOST:PORT of a cluster, or auto; without it one is started")
+    worker_cpus: float = Field(default=1.0, gt=0, description="of each worker, as Ray counts them")
+    worker_gpus: float = Field(default=0.0, ge=0, description="of each worker, as Ray counts them")
     sampling: Sampling = Field(default=Sampling(), description="how turns are drawn")
     tasks: tuple[PartOptions, ...] = Field(default=(), description="parts, in a file's [[tasks]]; else the one world")
     out: str | None = Field(default=None, description="folder of the run; runs/eval-WORLD-TIME without it")
@@ -111,7 +117,14 @@ def run(options: Options) -> int:
     folder = Path(options.out or f"runs/eval-{worlds}-{time.strftime('%Y%m%d-%H%M%S')}")
     config = options.model_dump(mode="json")
     evaluation = Evaluation(
-        parts, options.policy, chat, folder, seed=options.seed, concurrency=options.concurrency, config=config
+        parts,
+        options.policy,
+        chat,
+        folder,
+        seed=options.seed,
+        concurrency=options.concurrency,
+        config=config,
+        backend=_backend(options),
     )
     if share is None:
         _report(options.policy, chosen, evaluation.run(resume=options.resume, progress=True), folder)
@@ -119,6 +132,13 @@ def run(options: Options) -> int:
         evaluation.run_share(share, resume=options.resume, progress=True)
         print(f"shard {options.shard} is played; when all are, the same command scores them: --resume, no --shard")
     return 0
+
+
+def _backend(options: Options) -> str | RayOptions:
+    if options.backend == "local":
+        return "local"
+    needs = {"cpus": options.worker_cpus, "gpus": options.worker_gpus}
+    return RayOptions(workers=options.workers, address=options.address, **needs)
 
 
 def _is_file(world: object) -> bool:

@@ -5,7 +5,12 @@ from typing import Any
 
 __all__ = ["SAME_SCORE", "differences", "shaping"]
 
-SAME_SCORE = frozenset({"out", "resume", "dry_run", "shard", "concurrency"})
+SAME_SCORE = frozenset(
+    {
+        *("out", "resume", "dry_run", "shard", "concurrency"),
+        *("backend", "workers", "address", "worker_cpus", "worker_gpus"),
+    }
+)
 """Options that change no result."""
 
 

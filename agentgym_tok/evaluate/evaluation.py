@@ -1,8 +1,9 @@
 """Playing an evaluation: several parts, one policy, one run."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ConfigError
@@ -15,10 +16,15 @@ from agentgym_tok.evaluate.results import EpisodeResult, result_of
 from agentgym_tok.evaluate.run_results import RunResults
 from agentgym_tok.evaluate.scores import macro_of, passes_of, scores_of
 from agentgym_tok.harness import Harness
+from agentgym_tok.harness.crew import Crew
+from agentgym_tok.harness.harness import placed
 from agentgym_tok.harness.resume import finished
 from agentgym_tok.policies import load_policy
 from agentgym_tok.trace import Episode, RunMeta, TraceStore
 from agentgym_tok.types import Policy
+
+if TYPE_CHECKING:
+    from agentgym_tok.harness.scale import RayOptions
 
 __all__ = ["Evaluation"]
 
@@ -37,6 +43,7 @@ class Evaluation:
         seed: Of the run.
         concurrency: Most episodes in flight.
         config: The whole configuration, as JSON; stands in the trace and in the results. Without it: what is said here.
+        backend: Where episodes are played: `local`, `ray` or `RayOptions`; see `Harness`.
 
     Raises:
         ConfigError: Two parts have one name, or there is none.
@@ -52,14 +59,15 @@ class Evaluation:
         seed: int = 0,
         concurrency: int = 64,
         config: Mapping[str, Any] | None = None,
+        backend: "str | RayOptions" = "local",
     ) -> None:
         names = [part.name for part in parts]
         if len(set(names)) < len(names) or not names:
             raise ConfigError("parts need names of their own", where="Evaluation", got=", ".join(names) or "no part")
         self._parts, self._chat, self._folder = tuple(parts), chat, Path(folder)
-        self._policy = policy if isinstance(policy, str) else load_policy(policy, chat)
+        self._given = self._policy = policy if isinstance(policy, str) else load_policy(policy, chat)
         self._policy_name = self._policy if isinstance(self._policy, str) else self._policy.name
-        self._seed, self._concurrency = seed, concurrency
+        self._seed, self._concurrency, self._backend = seed, concurrency, backend
         self._config = dict(config) if config is not None else self._described()
 
     def run(self, *, resume: bool = False, progress: bool = False) -> RunResults:
@@ -74,10 +82,11 @@ class Evaluation:
                 to go on with.
             TraceError: The trace cannot be written.
         """
-        planned, meta = self._plan(None, resume=resume)
         cost = CostCounter()
-        with TraceStore(self._folder, chat=self._chat, meta=meta) as store:
-            found = [self._play(each, each.tasks, store, cost, resume, progress) for each in planned]
+        with self._hired():
+            planned, meta = self._plan(None, resume=resume)
+            with TraceStore(self._folder, chat=self._chat, meta=meta) as store:
+                found = [self._play(each, each.tasks, store, cost, resume, progress) for each in planned]
         results = self._results(planned, found, cost, meta)
         results.write(self._folder)
         return results
@@ -94,17 +103,18 @@ class Evaluation:
             ConfigError: As `run`.
             TraceError: The trace cannot be written.
         """
-        planned, meta = self._plan(share, resume=resume)
-        with TraceStore(self._folder, shard=share.shard, chat=self._chat, meta=meta) as store:
-            for each in planned:
-                self._play(each, share.take(each.tasks), store, CostCounter(), resume, progress)
+        with self._hired():
+            planned, meta = self._plan(share, resume=resume)
+            with TraceStore(self._folder, shard=share.shard, chat=self._chat, meta=meta) as store:
+                for each in planned:
+                    self._play(each, share.take(each.tasks), store, CostCounter(), resume, progress)
 
     def _plan(self, share: Share | None, *, resume: bool) -> tuple[list[PlannedPart], RunMeta]:
         """Make sure that it can begin, before anything is written."""
         check_folder(self._folder, self._config, resume=resume, share=share)
         planned = [PlannedPart(part, self._seed) for part in self._parts]
         if not resume:
-            self._policy = load_policy(self._policy, self._chat)
+            self._policy = placed(self._policy, self._chat, self._backend)
         meta = RunMeta.of(
             self._chat,
             prompting=_joined(each.prompting for each in planned),
@@ -113,6 +123,16 @@ class Evaluation:
             commit=content_digest(),
         )
         return planned, meta
+
+    @contextlib.contextmanager
+    def _hired(self) -> Iterator[None]:
+        """Let workers go that were hired for this run."""
+        try:
+            yield
+        finally:
+            if isinstance(self._policy, Crew) and not isinstance(self._given, Crew):
+                self._policy.close()
+                self._policy = self._given
 
     def _play(
         self,
@@ -135,7 +155,7 @@ class Evaluation:
             for _, episode in finished(store, self._folder, wanted):
                 settle(episode)
         else:
-            self._policy = load_policy(self._policy, self._chat)
+            self._policy = placed(self._policy, self._chat, self._backend)
             Harness(self._policy, self._chat, store=store, sampling=part.sampling).run_many(
                 part.make_env,
                 tasks,
