@@ -26,6 +26,7 @@ def told(results: RunResults) -> list[dict[str, Any]]:
     return [episode.model_dump(exclude={"episode"}) for episode in results.episodes]
 
 
+@pytest.mark.deep  # starts Ray, which takes from 6 to 100 seconds where other tests run beside it
 def test_an_evaluation_on_workers_is_the_one_that_was_played_here(tmp_path: Path) -> None:
     def played(folder: str, **options: Any) -> RunResults:
         return Evaluation(PARTS, "random", CHAT, tmp_path / folder, concurrency=4, **options).run()
@@ -46,6 +47,7 @@ def test_an_evaluation_on_workers_is_the_one_that_was_played_here(tmp_path: Path
     assert again.episodes == there.episodes
 
 
+@pytest.mark.deep
 def test_what_workers_cannot_do_is_refused(tmp_path: Path) -> None:
     workers = RayWorkers("explorer", CHAT, RayOptions(workers=1))
     assert (workers.name, workers.deterministic, workers.wants_info) == ("explorer", True, True)
