@@ -137,8 +137,9 @@ def run(options: Options) -> int:
 def _backend(options: Options) -> str | RayOptions:
     if options.backend == "local":
         return "local"
-    needs = {"cpus": options.worker_cpus, "gpus": options.worker_gpus}
-    return RayOptions(workers=options.workers, address=options.address, **needs)
+    return RayOptions(
+        workers=options.workers, address=options.address, cpus=options.worker_cpus, gpus=options.worker_gpus
+    )
 
 
 def _is_file(world: object) -> bool:
