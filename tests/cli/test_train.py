@@ -59,7 +59,7 @@ def test_every_preset_has_a_plan(name: str, capsys: Capture) -> None:
     assert run(chosen) == 0
     plan = " ".join(capsys.readouterr().out.split())
     assert chosen.model in plan
-    assert f"{chosen.steps}, a checkpoint every {chosen.save_every}" in plan
+    assert f"{chosen.steps:,}, a checkpoint every {chosen.save_every}" in plan
     assert f"{chosen.objective}: " in plan
     assert f"runs/train-{name}" in plan
     assert not Path("runs").exists()

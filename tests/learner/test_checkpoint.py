@@ -54,7 +54,7 @@ def train(learner: TorchLearner) -> list[dict[str, float]]:
 def same(first: TorchLearner, second: TorchLearner) -> bool:
     """Tell whether all that two learners hold is equal, bit for bit."""
     one, two = first.state(), second.state()
-    slots = [state["optimizer"]["state"] for state in (one, two)]
+    slots = [state["optimizer"]["0"]["state"] for state in (one, two)]  # of AdamW, the only one
     return (
         all(torch.equal(one["weights"][name], two["weights"][name]) for name in one["weights"])
         and all(torch.equal(slots[0][at][name], slots[1][at][name]) for at in slots[0] for name in slots[0][at])
