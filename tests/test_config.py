@@ -5,7 +5,7 @@ import pickle
 import pytest
 from pydantic import ValidationError
 
-from agentgym_tok.config import Config
+from agentgym_tok.config import Config, differences
 
 
 class Limits(Config):
@@ -44,3 +44,10 @@ def test_numbers_are_finite(rate: object) -> None:
 def test_defaults_are_checked_too() -> None:
     with pytest.raises(ValidationError):
         WrongDefault()
+
+
+def test_each_value_that_differs_is_named_by_its_place() -> None:
+    first = {"a": 1, "b": {"c": [1, {"d": 2}], "e": 3}, "f": [1]}
+    second = {"a": 1, "b": {"c": [1, {"d": 5}]}, "f": [1, 2]}
+    assert [*differences(first, second)] == [("b.c.1.d", 2, 5), ("b.e", 3, None), ("f", [1], [1, 2])]
+    assert not [*differences(first, first)]

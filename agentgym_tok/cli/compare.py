@@ -1,7 +1,6 @@
 """`agentgym-tok compare A B`: what differs between runs, task by task, and whether that can be chance."""
 
 import json
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -9,9 +8,9 @@ from pydantic_settings import CliPositionalArg
 
 from agentgym_tok.cli.comparison_text import comparison_markdown, show_comparison
 from agentgym_tok.config import Config
-from agentgym_tok.errors import ConfigError
 from agentgym_tok.evaluate import RunResults, compare
 from agentgym_tok.evaluate.paper_table import paper_table
+from agentgym_tok.evaluate.run_names import run_names
 
 __all__ = ["Options", "run"]
 
@@ -33,7 +32,7 @@ def run(options: Options) -> int:
         DataCorrupt: Results cannot be read.
         ConfigError: The runs cannot be compared.
     """
-    names = _names(options.runs)
+    names = [name for _, name in run_names(options.runs)]
     base, *others = [RunResults.read(name) for name in options.runs]
     found = [
         compare(base, other, common=options.common, names=(names[0], name))
@@ -48,15 +47,3 @@ def run(options: Options) -> int:
         for each in found:
             show_comparison(each, options.flips)
     return 0
-
-
-def _names(runs: tuple[str, ...]) -> list[str]:
-    """Return the shortest ends of the paths that tell the runs apart."""
-    paths = [path.parent if path.is_file() else path for path in map(Path, runs)]
-    parts = [path.resolve().parts for path in paths]
-    if len(set(parts)) < len(parts):
-        raise ConfigError("a run is compared with itself", where="compare", got=", ".join(runs))
-    size = next(
-        size for size in range(1, max(map(len, parts)) + 1) if len({one[-size:] for one in parts}) == len(parts)
-    )
-    return ["/".join(one[-size:]) for one in parts]

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from agentgym_tok.config import Config
-from agentgym_tok.evaluate.differences import differences, shaping
+from agentgym_tok.config import Config, differences
 from agentgym_tok.evaluate.pairing import Pair, PairedPart, paired
 from agentgym_tok.evaluate.results import EpisodeResult
 from agentgym_tok.evaluate.run_results import RunResults
 from agentgym_tok.evaluate.scores import ALL
+from agentgym_tok.evaluate.shaping import shaping
 from agentgym_tok.evaluate.stats_bootstrap import bootstrap
 from agentgym_tok.evaluate.stats_paired import mcnemar, paired_permutation
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ConfigError
 from agentgym_tok.evaluate.cost import CostCounter
-from agentgym_tok.evaluate.differences import shaping
 from agentgym_tok.evaluate.folder import begun_with, check_folder
 from agentgym_tok.evaluate.parts import Part, PlannedPart, Share
 from agentgym_tok.evaluate.provenance import MadeBy, content_digest, json_digest, policy_digest
 from agentgym_tok.evaluate.results import EpisodeResult, result_of
 from agentgym_tok.evaluate.run_results import RunResults
 from agentgym_tok.evaluate.scores import macro_of, passes_of, scores_of
+from agentgym_tok.evaluate.shaping import shaping
 from agentgym_tok.harness import Harness
 from agentgym_tok.harness.crew import Crew
 from agentgym_tok.harness.harness import placed

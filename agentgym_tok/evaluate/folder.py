@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from agentgym_tok.config import differences
 from agentgym_tok.errors import ConfigError
-from agentgym_tok.evaluate.differences import differences, shaping
 from agentgym_tok.evaluate.parts import Share
+from agentgym_tok.evaluate.shaping import shaping
 from agentgym_tok.trace.reader import Reader
 from agentgym_tok.trace.shard import shard_paths
 

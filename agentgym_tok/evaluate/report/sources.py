@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentgym_tok.errors import ConfigError, DataCorrupt, DataMissing
+from agentgym_tok.errors import DataCorrupt, DataMissing
 from agentgym_tok.evaluate.report.text import file_name
+from agentgym_tok.evaluate.run_names import run_names
 from agentgym_tok.evaluate.run_results import RunResults
 from agentgym_tok.trace.shard import shard_paths
 
@@ -60,12 +61,10 @@ def read_runs(runs: Sequence[str | Path]) -> list[Run]:
         DataMissing: A folder holds neither results nor figures.
         DataCorrupt: What it holds cannot be read.
     """
-    folders = [Path(run).parent if Path(run).is_file() else Path(run) for run in runs]
-    names = _names(folders)
-    slugs: list[str] = []
-    for name in names:
-        slugs.append(file_name(name, slugs))
-    return [_read(*parts) for parts in zip(folders, names, slugs, range(len(folders)), strict=True)]
+    found: list[Run] = []
+    for number, (folder, name) in enumerate(run_names(runs)):
+        found.append(_read(folder, name, file_name(name, [run.slug for run in found]), number))
+    return found
 
 
 def _read(folder: Path, name: str, short: str, number: int) -> Run:
@@ -79,17 +78,6 @@ def _read(folder: Path, name: str, short: str, number: int) -> Run:
         )
     results = RunResults.read(folder) if (folder / _RESULTS).is_file() else None
     return Run(name, short, number, folder, results, steps, _config(folder / _CONFIG) if steps else None)
-
-
-def _names(folders: Sequence[Path]) -> list[str]:
-    """Return the shortest ends of the paths that tell the runs apart."""
-    parts = [folder.resolve().parts for folder in folders]
-    if not parts or len(set(parts)) < len(parts):
-        got = ", ".join(map(str, folders)) or "no run"
-        raise ConfigError("a report is of different runs", where="report", got=got)
-    longest = max(map(len, parts))
-    size = next(size for size in range(1, longest + 1) if len({one[-size:] for one in parts}) == len(parts))
-    return ["/".join(one[-size:]) for one in parts]
 
 
 def _steps(file: Path) -> tuple[Mapping[str, Any], ...]:

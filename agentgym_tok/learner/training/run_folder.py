@@ -2,10 +2,11 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agentgym_tok.config import differences
 from agentgym_tok.errors import ConfigError, DataCorrupt
 
 __all__ = ["RunFolder"]
@@ -78,7 +79,8 @@ class RunFolder:
             raise DataCorrupt("a run's configuration is no JSON", where=str(self._config), got=str(error)) from error
         known = {name: value for name, value in begun.items() if name not in _MAY_DIFFER}
         given = {name: value for name, value in config.items() if name not in _MAY_DIFFER}
-        for name, now, then in _differences(given, known):
+        # Plain options first: a loss differs where its objective does.
+        for name, now, then in sorted(differences(given, known), key=lambda found: found[0].count(".")):
             raise ConfigError(
                 f"the run was begun with another {name}",
                 where=str(self.path),
@@ -112,14 +114,3 @@ class RunFolder:
         line = json.dumps({"step": step, "version": version, "episodes": episodes, **values})
         with self.figures.open("a", encoding="utf-8") as file:
             file.write(line + "\n")
-
-
-def _differences(given: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the dotted names of what differs, plain values before tables, with both values."""
-    names = sorted(given.keys() | known.keys(), key=lambda name: (isinstance(given.get(name), Mapping), name))
-    for name in names:
-        now, then = given.get(name), known.get(name)
-        if isinstance(now, Mapping) and isinstance(then, Mapping):
-            yield from ((f"{name}.{inner}", *values) for inner, *values in _differences(now, then))
-        elif now != then:
-            yield name, now, then
