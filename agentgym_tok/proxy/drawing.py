@@ -1,14 +1,16 @@
 """Turns from a policy, whole or piece by piece; whoever stops listening stops the engine where it can be stopped."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from types import TracebackType
 from typing import Self
 
+from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies.asker import Answer, Asker
 from agentgym_tok.policies.base import BasePolicy
 from agentgym_tok.tokens import as_ids, as_logprobs
-from agentgym_tok.types import Delta, Policy, Request
+from agentgym_tok.types import Completion, Delta, Policy, Request
 
 __all__ = ["Drawer"]
 
@@ -69,13 +71,22 @@ class Drawer:
         finally:
             heard.gone = True
 
-    def pieces(self, request: Request) -> AsyncGenerator[Delta, None]:
-        """Yield a turn piece by piece; the last piece holds the whole of it.
+    async def told(self, request: Request, tell: Callable[[Delta], Awaitable[None]]) -> Completion:
+        """Return a turn, and tell it piece by piece before; what no piece told stands in the whole turn only.
 
         Raises:
             PolicyError: There is none, or it broke off.
         """
-        return self.policy.stream(request) if self._streams else self._heard(request)  # type: ignore[return-value]
+        if (told := getattr(self.policy, "told", None)) is not None:  # engines behind HTTP, with no task in between
+            turn: Completion = await told(request, tell)
+            return turn
+        deltas = self.policy.stream(request) if self._streams else self._heard(request)
+        async with aclosing(deltas):  # type: ignore[type-var]
+            async for delta in deltas:
+                if delta.completion is not None:
+                    return delta.completion
+                await tell(delta)
+        raise PolicyError("the turn never ended", where=self.policy.name)
 
     async def _heard(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Yield what a policy says while it draws, and at its end what it did not say."""

@@ -186,6 +186,8 @@ class EngineExchange:
 
     def _events(self) -> AsyncGenerator[Any, None]:
         engine = self._policy.server
+        if engine.loop.is_here():
+            return engine.events(PATH, self._body)
 
         async def produce(tell: Callable[[Any], None]) -> None:
             async with aclosing(engine.events(PATH, self._body)) as events:

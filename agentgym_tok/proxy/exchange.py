@@ -2,10 +2,9 @@
 
 import asyncio
 import time
-from contextlib import aclosing
 
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.errors import AgentGymTokError, PolicyError, TransientPolicyError
+from agentgym_tok.errors import AgentGymTokError, TransientPolicyError
 from agentgym_tok.proxy.answering import Refused, Send, why_broken
 from agentgym_tok.proxy.attempts import Attempt, Delivery
 from agentgym_tok.proxy.drafts import Draft, Evidence
@@ -25,7 +24,7 @@ from agentgym_tok.proxy.wire import (
     wire_id,
 )
 from agentgym_tok.trace import Failure
-from agentgym_tok.types import Completion, Sampling
+from agentgym_tok.types import Completion, Delta, Sampling
 
 __all__ = ["Exchange", "TokenMode"]
 
@@ -188,19 +187,19 @@ class Exchange:
 
     async def _tell(self, choice: DrawnChoice, send: Send) -> bytes:
         """Tell a choice while it is drawn; returns what is to be told last."""
+
+        async def tell(delta: Delta) -> None:
+            self.first = self.first or time.monotonic()
+            if told := choice.push(delta.ids_T, delta.logprobs_T):
+                await self._send(send, told)
+            choice.told_tokens = choice.count
+
         try:
-            async with aclosing(self._drawer.pieces(choice.request)) as deltas:
-                async for delta in deltas:
-                    self.first = self.first or time.monotonic()
-                    if delta.completion is not None:
-                        return choice.end(delta.completion)
-                    if told := choice.push(delta.ids_T, delta.logprobs_T):
-                        await self._send(send, told)
-                    choice.told_tokens = choice.count
+            turn = await self._drawer.told(choice.request, tell)
+            self.first = self.first or time.monotonic()
+            return choice.end(turn)
         except Exception as error:  # noqa: BLE001  # whatever an engine raises costs this request alone
             choice.error = error
-        else:
-            choice.error = PolicyError("the turn never ended", where=self._drawer.policy.name)
         return b""
 
     async def _send(self, send: Send, told: bytes) -> None:

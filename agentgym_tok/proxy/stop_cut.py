@@ -1,6 +1,6 @@
 """Stop strings as clients know them: the text ends before one; its ids go on to the token that completes it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from agentgym_tok.chat.deltas import TextDelta, TurnDelta
 
@@ -20,23 +20,23 @@ class StopCut:
         self._stop = tuple(stop)
         self._held = ""
 
-    def add(self, deltas: Sequence[TurnDelta]) -> Iterator[TurnDelta]:
-        """Take the next pieces; yields those that certainly come before any stop string."""
-        if not self._stop:
-            yield from deltas
-            return
-        for delta in deltas:
-            if isinstance(delta, TextDelta):
-                yield from self._text(delta.text)
-            elif self.found is None:
-                yield from self.end()
-                yield delta
+    def add(self, deltas: Sequence[TurnDelta]) -> Iterable[TurnDelta]:
+        """Take the next pieces; returns those that certainly come before any stop string."""
+        return self._before(deltas) if self._stop else deltas
 
     def end(self) -> Iterator[TurnDelta]:
         """Yield what was held back and is no stop string after all."""
         held, self._held = self._held, ""
         if held:
             yield TextDelta(held)
+
+    def _before(self, deltas: Sequence[TurnDelta]) -> Iterator[TurnDelta]:
+        for delta in deltas:
+            if isinstance(delta, TextDelta):
+                yield from self._text(delta.text)
+            elif self.found is None:
+                yield from self.end()
+                yield delta
 
     def _text(self, text: str) -> Iterator[TurnDelta]:
         if self.found is not None:

@@ -8,7 +8,6 @@ import os
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
 from typing import Any, TypeVar
 
 from agentgym_tok.errors import ConfigError, MissingExtra
@@ -108,8 +107,9 @@ class HttpEngine:
             try:
                 if response.status != 200:
                     self._check(path, response, await response.read())
-                async with aclosing(_event_data(response.content)) as events:
-                    async for data in events:
+                reader = _EventReader()
+                while piece := await response.content.readany():
+                    for data in reader.push(piece):
                         if done := data == b"[DONE]":
                             return
                         yield self._json(path, data)
@@ -219,18 +219,25 @@ async def _ended(response: aiohttp.ClientResponse) -> None:
         response.release()
 
 
-async def _event_data(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
-    """Yield the data of each server-sent event, however the stream is cut into pieces."""
-    held, lines = b"", list[bytes]()
-    async for piece in content.iter_any():
-        *whole, held = (held + piece).split(b"\n")
+class _EventReader:
+    """Read the data of server-sent events, however the stream is cut into pieces."""
+
+    def __init__(self) -> None:
+        self._held = b""
+        self._lines: list[bytes] = []
+
+    def push(self, piece: bytes) -> list[bytes]:
+        """Take the next piece; returns the data of each event that it ends."""
+        *whole, self._held = (self._held + piece).split(b"\n")
+        events = []
         for line in whole:
             name, _, value = line.rstrip(b"\r").partition(b":")
             if name == b"data":
-                lines.append(value.removeprefix(b" "))
-            elif not name and lines and not line.startswith(b":"):
-                yield b"\n".join(lines)
-                lines.clear()
+                self._lines.append(value.removeprefix(b" "))
+            elif not name and self._lines and not line.startswith(b":"):
+                events.append(b"\n".join(self._lines))
+                self._lines.clear()
+        return events
 
 
 def _refused(status: int, *, where: str, got: str) -> Refused:

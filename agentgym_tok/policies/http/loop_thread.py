@@ -58,9 +58,13 @@ class LoopThread:
             PolicyError: The thread has ended.
         """
         self._require_alive(coroutine)
-        if asyncio.get_running_loop() is self._loop:
+        if self.is_here():
             return await coroutine
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
+
+    def is_here(self) -> bool:
+        """Tell whether the caller is in this loop already."""
+        return asyncio.get_running_loop() is self._loop
 
     def _require_alive(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         if not self._finalizer.alive:
@@ -77,12 +81,8 @@ class LoopThread:
         """
         caller = asyncio.get_running_loop()
         queue: asyncio.Queue[tuple[_T] | None] = asyncio.Queue()
-        here = caller is self._loop
 
         def tell(item: tuple[_T] | None) -> None:
-            if here:
-                queue.put_nowait(item)
-                return
             with contextlib.suppress(RuntimeError):  # the caller's loop is closed, and nobody listens
                 caller.call_soon_threadsafe(queue.put_nowait, item)
 
@@ -92,11 +92,7 @@ class LoopThread:
             finally:
                 tell(None)
 
-        future: asyncio.Future[None]
-        if here:
-            future = asyncio.ensure_future(work())
-        else:
-            future = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
+        future = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self._loop))
         future.add_done_callback(_seen)
         try:
             while (item := await queue.get()) is not None:

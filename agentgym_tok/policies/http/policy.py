@@ -1,20 +1,21 @@
 """What policies behind HTTP share: batches that run at once, streams, and one failure that costs one turn."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from agentgym_tok.errors import TransientPolicyError
+from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies.base import BasePolicy
 from agentgym_tok.policies.http.engine import HttpEngine
-from agentgym_tok.policies.http.failures import Transient
 from agentgym_tok.tokens import as_ids
 from agentgym_tok.types import Completion, Delta, Request
 
 __all__ = ["HttpPolicy", "Tell", "split_address"]
 
-Tell: TypeAlias = Callable[[Delta], None]
+Tell: TypeAlias = Callable[[Delta], Awaitable[None]]
+"""Takes each piece of a turn; the next one is read when it returns."""
 _NO_IDS = as_ids([])
 _T = TypeVar("_T")
 
@@ -84,10 +85,33 @@ class HttpPolicy(BasePolicy):
         Raises:
             PolicyError: As in `answer`; once there was a piece, a broken stream is not asked for again.
         """
+        return self._pieces(request)
 
-        async def produce(tell: Tell) -> None:
+    async def told(self, request: Request, tell: Tell) -> Completion:
+        """Answer one request, and tell each piece of it before the next one is read.
+
+        A caller in the loop of the connections (`run_in_loop`) reads the answer in its own task: for a server that
+        passes hundreds of streams on, each piece that changes tasks costs as much as all else that is done for it.
+
+        Raises:
+            PolicyError: As in `stream`.
+        """
+        if self._engine.loop.is_here():
+            return await self._answer(request, tell)
+        async with aclosing(self._pieces(request)) as deltas:
+            async for delta in deltas:
+                if delta.completion is not None:
+                    return delta.completion
+                await tell(delta)
+        raise PolicyError("the turn never ended", where=self.name)
+
+    def _pieces(self, request: Request) -> AsyncGenerator[Delta, None]:
+        async def produce(take: Callable[[Delta], None]) -> None:
+            async def tell(piece: Delta) -> None:
+                take(piece)
+
             completion = await self._answer(request, tell)
-            tell(Delta(_NO_IDS, None, completion))
+            take(Delta(_NO_IDS, None, completion))
 
         return self._engine.loop.pieces(produce)
 
@@ -100,7 +124,7 @@ class HttpPolicy(BasePolicy):
             tell: Takes each piece of a stream; None asks for the whole turn.
 
         Raises:
-            Transient: Another attempt may help.
+            Transient: Another attempt may help, and nothing was told yet: that cannot be taken back.
             PolicyError: None will.
         """
         raise NotImplementedError
@@ -119,23 +143,7 @@ class HttpPolicy(BasePolicy):
         room = wanted if self.context_limit is None else min(wanted, self.context_limit - len(request.ids_T))
         if room < 1:
             return Completion(_NO_IDS, finish_reason="truncated", engine=self.engine, sampling=request.sampling)
-        told = False
-
-        def note(piece: Delta) -> None:
-            nonlocal told
-            told = True
-            if tell is not None:
-                tell(piece)
-
-        async def attempt() -> Completion:
-            try:
-                return await self.draw(request, room, None if tell is None else note)
-            except Transient as error:
-                if told:  # what was told cannot be taken back, so only the listener may ask again
-                    raise TransientPolicyError("the stream broke", where=self.name, got=str(error)) from error
-                raise
-
-        return await self._engine.retrying(attempt, request.deadline)
+        return await self._engine.retrying(lambda: self.draw(request, room, tell), request.deadline)
 
 
 def split_address(target: str) -> tuple[str, str]:

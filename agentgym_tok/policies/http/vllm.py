@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import PositiveFloat, PositiveInt
 
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.errors import ConfigError, FingerprintMismatch, PolicyError, unknown_name
+from agentgym_tok.errors import ConfigError, FingerprintMismatch, PolicyError, TransientPolicyError, unknown_name
 from agentgym_tok.policies.http.engine import HttpEngine
 from agentgym_tok.policies.http.failures import Garbled, Refused, Transient
 from agentgym_tok.policies.http.policy import HttpPolicy, Tell, split_address
@@ -155,11 +155,18 @@ class VLLMPolicy(HttpPolicy):
             reader.take(await self._engine.ask(route.path, body))
             return reader.completion()
         body |= {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
-        async with aclosing(self._engine.events(route.path, body)) as events:
-            async for event in events:
-                if (piece := reader.add(event)) is not None:
-                    tell(piece)
-        return reader.completion()
+        told = False
+        try:
+            async with aclosing(self._engine.events(route.path, body)) as events:
+                async for event in events:
+                    if (piece := reader.add(event)) is not None:
+                        told = True
+                        await tell(piece)
+            return reader.completion()
+        except Transient as error:
+            if told:  # what was told cannot be taken back, so only the listener may ask again
+                raise TransientPolicyError("the stream broke", where=self.name, got=str(error)) from error
+            raise
 
     async def _probe(self, model: str) -> None:
         found = await self._engine.retrying(lambda: self._engine.ask("/v1/models"))

@@ -178,14 +178,18 @@ class TurnReader:
         )
 
     def _check_prompt(self, reply: _Reply) -> None:
-        sent_T = self.request.ids_T
-        for ids in (reply.prompt_token_ids, *(choice.prompt_token_ids for choice in reply.choices)):
-            if ids is not None and ids != sent_T.tolist():
-                differ = (place for place, (a, b) in enumerate(zip(ids, sent_T, strict=False)) if a != b)
-                place = next(differ, min(len(ids), len(sent_T)))
-                raise self._other_prompt(f"{len(ids)} ids, other ones from place {place} on")
-        if reply.usage is not None and reply.usage.prompt_tokens != len(sent_T):
+        self._compare_prompt(reply.prompt_token_ids)
+        for choice in reply.choices:
+            self._compare_prompt(choice.prompt_token_ids)
+        if reply.usage is not None and reply.usage.prompt_tokens != len(self.request.ids_T):
             raise self._other_prompt(f"{reply.usage.prompt_tokens} ids")
+
+    def _compare_prompt(self, ids: list[int] | None) -> None:
+        sent_T = self.request.ids_T
+        if ids is not None and ids != sent_T.tolist():
+            differ = (place for place, (a, b) in enumerate(zip(ids, sent_T, strict=False)) if a != b)
+            place = next(differ, min(len(ids), len(sent_T)))
+            raise self._other_prompt(f"{len(ids)} ids, other ones from place {place} on")
 
     def _other_prompt(self, got: str) -> PolicyError:
         return PolicyError(
@@ -210,7 +214,10 @@ class TurnReader:
             return
         self._ids += choice.token_ids
         named, logprobs = choice.logprobs.read() if choice.logprobs else ([], [])
-        if any(name not in (None, index) for name, index in zip(named, choice.token_ids, strict=False)):
+        # Equal in the usual case, which one look tells.
+        if named != choice.token_ids and any(
+            name not in (None, index) for name, index in zip(named, choice.token_ids, strict=False)
+        ):
             self._doubts["the log-probabilities are of other ids"] = None
         elif logprobs and len(logprobs) != len(choice.token_ids):
             self._doubts["not as many log-probabilities as ids"] = None

@@ -2,7 +2,7 @@
 
 # ruff: noqa: ARG002 (one shape for all protocols)
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -67,7 +67,7 @@ class Stream:
             logprobs: Of the tokens since the last piece, where the client wants them.
             ids: Those tokens themselves, where the client wants them.
         """
-        return self._tell(index, list(self._tellings[index].add(delta)), logprobs, ids)
+        return self._tell(index, self._tellings[index].add(delta), logprobs, ids)
 
     def close(
         self,
@@ -86,7 +86,7 @@ class Stream:
             turn: The whole turn, for what no piece of it could tell.
             drift: Why the choice cannot be trained.
         """
-        last = self._tell(index, list(self._tellings[index].finish(turn)))
+        last = self._tell(index, self._tellings[index].finish(turn))
         finished = _finish(finish, self._tellings[index].message())
         return last + self._chunk(index, {}, finish=finished, told=_told(None, drift))
 
@@ -110,16 +110,16 @@ class Stream:
     def _tell(
         self,
         index: int,
-        deltas: list[TurnDelta],
+        deltas: Iterable[TurnDelta],
         logprobs: Sequence[TokenLogprob] = (),
         ids: Sequence[int] = (),
     ) -> bytes:
-        said = [document for delta in deltas if (document := _delta(delta)) is not None]
-        if (logprobs or ids) and not said:
-            said = [{}]
-        # All of them stand on the first chunk of the piece.
-        first = b"".join(self._chunk(index, one, logprobs, ids) for one in said[:1])
-        return first + b"".join(self._chunk(index, one) for one in said[1:])
+        told = b""
+        for delta in deltas:
+            if (said := _delta(delta)) is not None:
+                # All of them stand on the first chunk of the piece.
+                told, logprobs, ids = told + self._chunk(index, said, logprobs, ids), (), ()
+        return told + self._chunk(index, {}, logprobs, ids) if logprobs or ids else told
 
     def _chunk(
         self,

@@ -49,8 +49,8 @@ class Telling:
     def add(self, delta: TurnDelta) -> Iterator[TurnDelta]:
         """Take the next piece; yields what the client is told, calls with ids and counted anew."""
         match delta:
-            case TextDelta(text):
-                yield from self._say(text)
+            case TextDelta():
+                yield from self._say(delta)
             case ReasoningDelta(text):
                 if text:
                     self._leave_text()
@@ -78,7 +78,7 @@ class Telling:
             yield from self._end(self._calls.pop(index), "unclosed")
         for index, call in enumerate(turn.tool_calls if turn is not None else ()):
             if index not in self._begun:
-                yield from self._say(call.raw)
+                yield from self._say(TextDelta(call.raw))
 
     def message(self) -> AssistantMessage:
         """Return what the client was told so far; the raw text of a call is that of its arguments."""
@@ -91,16 +91,16 @@ class Telling:
         taken = any(call.id == id_ for call in (*self._told, *self._calls.values()))
         return id_ if id_ and not taken else self._call_id(self._choice, index)
 
-    def _say(self, text: str) -> Iterator[TurnDelta]:
+    def _say(self, delta: TextDelta) -> Iterator[TurnDelta]:
         if self._objects and not self._in_text:
-            text = self._blank + text
-            self._blank = text if not text.strip() else ""
+            delta = TextDelta(self._blank + delta.text)
+            self._blank = delta.text if not delta.text.strip() else ""
             if self._blank:
                 return
-        if text:
+        if delta.text:
             self._in_text = True
-            self._text.append(text)
-            yield TextDelta(text)
+            self._text.append(delta.text)
+            yield delta
 
     def _leave_text(self) -> None:
         self._in_text, self._blank = False, ""
@@ -129,7 +129,7 @@ class Telling:
             yield begun
             yield CallArguments(begun.index, written)
         else:
-            yield from self._say(text)
+            yield from self._say(TextDelta(text))
             return
         assert call.place is not None
         yield CallEnded(call.place, status)
