@@ -180,8 +180,8 @@ test-deep: $(VENV)/.dev templates stock
 test-gpu: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not deep and not stock and not engine" tests/policies
 
-bench: $(VENV)/.dev stock
-	PYTHONPATH=$(CURDIR) $(STOCK)/bin/python -m agentgym_tok.cli.main bench alfworld --against textworld
+bench: $(VENV)/.dev stock trainers
+	$(BIN)/agentgym-tok bench all --stock $(STOCK)/bin/python --trl $(TRAINERS) --out build/figures
 
 $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)

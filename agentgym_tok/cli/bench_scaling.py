@@ -20,6 +20,7 @@ from agentgym_tok.cli.tables import show
 from agentgym_tok.config import Config
 from agentgym_tok.envs.engine import TextObservation
 from agentgym_tok.envs.token_env import TokenEnv
+from agentgym_tok.errors import ConfigError
 from agentgym_tok.harness import Harness
 from agentgym_tok.harness.scale import RayOptions
 from agentgym_tok.harness.worker_shards import store_whole
@@ -156,6 +157,9 @@ def _explained(rows: Sequence[_Row], name: str) -> dict[str, float]:
     """Explain bytes by what an episode has; the last figure is the worst error, in percent."""
     causes_N_K = np.array([[1, row.turns, row.new_tokens, row.turns**2] for row in rows], float)
     bytes_N = np.array([getattr(row, name) for row in rows], float)
+    if not bytes_N.all():
+        fix = "raise --episodes"
+        raise ConfigError("a trace grew by less than its pages tell", where="bench scaling", got=name, fix=fix)
     found_K, *_ = np.linalg.lstsq(causes_N_K / bytes_N[:, None], np.ones(len(rows)), rcond=None)
     worst = float(np.max(np.abs(causes_N_K @ found_K / bytes_N - 1)))
     names = ("an episode", "a turn", "a token", "a pair of turns")

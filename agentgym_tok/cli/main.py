@@ -3,6 +3,7 @@
 import importlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from agentgym_tok.cli.options import complain, parse
 from agentgym_tok.errors import AgentGymTokError, ConfigError, UnknownName, unknown_name
@@ -15,12 +16,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "write runs as a page to look at, with tables and figures as files"),
     "play": ("play", "play a world yourself and see ids and spans in colour"),
     "bench": ("bench", "measure how fast a world is, beside the stock one"),
+    "bench all": ("bench_all", "measure all of it, beside its peers, and write one table"),
     "bench chat": ("bench_chat", "measure bridges beside rendering a long conversation anew each turn"),
     "bench harness": ("bench_harness", "measure what the harness itself costs a turn, and its memory"),
     "bench learner": (
         "bench_learner",
         "measure an update of a group beside padded ones: tokens a second, memory",
     ),
+    "bench policies": ("bench_policies", "measure a small model by numpy, beside transformers"),
     "bench proxy": ("bench_proxy", "measure the recording proxy beside other gateways: rate, latency, memory"),
     "bench scaling": ("bench_scaling", "measure how bytes and work grow with episodes, turns, contexts and workers"),
     "bench searchqa": ("bench_searchqa", "measure retrievers: queries a second, and recall of gold passages"),
@@ -60,6 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None and not sys.flags.safe_path:
+        # For `python:module:function`, whose module lies where the user is; behind all that is installed.
+        sys.path.append(str(Path.cwd()))
     try:
         name, rest = _command(arguments)
         if name is None:
