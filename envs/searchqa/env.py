@@ -18,7 +18,7 @@ from agentgym_tok.envs.searchqa.questions import DATASETS, question_files, read_
 from agentgym_tok.envs.searchqa.retrieval.corpus import Corpus
 from agentgym_tok.envs.searchqa.retrieval.retriever import Retriever, open_retriever, takes_corpus
 from agentgym_tok.envs.searchqa.scoring import FormatScores, format_reward
-from agentgym_tok.envs.searchqa.synth import KINDS, SOURCE, synth_passages, synth_questions
+from agentgym_tok.envs.searchqa.synth import KINDS, source_of, synth_passages, synth_questions
 from agentgym_tok.envs.searchqa.tagged import SearchR1, SearchStep, to_judge
 from agentgym_tok.envs.searchqa.tool_calls import ToolCalls
 from agentgym_tok.envs.token_env import TokenEnv
@@ -42,6 +42,8 @@ class SearchQAEnv(TokenEnv):
         chat: Tokenizer and template; None takes the builtin format.
         source: `"synth"` (a generated world, `SearchQA-synth`) or `"official"` (published files, `SearchQA`).
         split: `train`, `valid` or `test`; in a folder of official files, the name of the file.
+        world: Which generated world; 0 is the one that scores are about. Others, `SearchQA-synth-1` and so on, have other
+            names and facts, and none of its names: raise it to train on more names than one world has.
         data: Official questions: a file or folder, see `question_files`; None reads the variable `SEARCHQA_DATA`.
         dataset: One dataset of them; needed where the rows do not name theirs.
         corpus: File or folder of the passages; the generated world has its own.
@@ -81,6 +83,7 @@ class SearchQAEnv(TokenEnv):
         *,
         source: Literal["synth", "official"] = "synth",
         split: str = "train",
+        world: int = 0,
         data: str | Path | None = None,
         dataset: str | None = None,
         corpus: str | Path | None = None,
@@ -108,6 +111,7 @@ class SearchQAEnv(TokenEnv):
             corpus=corpus,
             retriever=retriever,
             retriever_options=retriever_options,
+            world=world,
             topk=topk,
             reward="em" if reward == "format" else reward,
             layout="contents" if form == "step" else "title",
@@ -152,6 +156,7 @@ def make_searchqa_engine(
     corpus: str | Path | None = None,
     retriever: str | Retriever = "bm25",
     retriever_options: Mapping[str, Any] | None = None,
+    world: int = 0,
     **options: Any,
 ) -> SearchQAEngine:
     """Make the text engine of a source and split; `options` are those of `SearchQAEngine`.
@@ -160,34 +165,38 @@ def make_searchqa_engine(
         UnknownName: No source, split, dataset or retriever has this name.
         DataMissing: The official files are not there, or nobody says where the corpus is.
         DataCorrupt: A file is not what it should be.
-        ConfigError: The retriever does not take these options.
+        ConfigError: The retriever does not take these options, or there is no such world.
     """
     if source not in {"synth", "official"}:
         raise unknown_name("source", source, ["synth", "official"], where="SearchQA")
+    if world < 0 or (world and source != "synth"):
+        expected = "0 for official questions, else 0 or more"
+        raise ConfigError("there is no such world", where="world of SearchQA", got=str(world), expected=expected)
     if source == "synth":
-        questions = synth_questions(split)
+        questions = synth_questions(split, world)
     else:
         questions = tuple(read_questions(question_files(_folder(data), split, dataset), dataset))
     if isinstance(retriever, str):
         more = dict(retriever_options or {})
         if source == "synth" and corpus is None and takes_corpus(retriever):
-            opened = open_retriever(retriever, corpus=_synth_corpus(), **more) if more else _synth_retriever(retriever)
+            corpus_of = _synth_corpus(world)
+            opened = open_retriever(retriever, corpus=corpus_of, **more) if more else _synth_retriever(retriever, world)
         else:
             opened = open_retriever(retriever, **_with_corpus(retriever, corpus), **more)
     else:
         opened = retriever
-    return SearchQAEngine(questions, opened, source=SOURCE if source == "synth" else "SearchQA", **options)
+    return SearchQAEngine(questions, opened, source=source_of(world) if source == "synth" else "SearchQA", **options)
 
 
-@lru_cache(maxsize=1)
-def _synth_corpus() -> Corpus:
-    return Corpus.store(synth_passages())
+@lru_cache(maxsize=2)
+def _synth_corpus(world: int) -> Corpus:
+    return Corpus.store(synth_passages(world))
 
 
 @lru_cache(maxsize=8)
-def _synth_retriever(name: str) -> Retriever:
-    """Return the one retriever of this process over the generated world."""
-    return open_retriever(name, corpus=_synth_corpus())
+def _synth_retriever(name: str, world: int) -> Retriever:
+    """Return the one retriever of this process over a generated world."""
+    return open_retriever(name, corpus=_synth_corpus(world))
 
 
 def _with_corpus(retriever: str, corpus: str | Path | None) -> dict[str, Any]:

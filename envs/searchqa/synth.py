@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from agentgym_tok.envs.draws import Draws
 from agentgym_tok.envs.searchqa.questions import Question
-from agentgym_tok.envs.searchqa.synth_world import RELATIONS, SOURCE, Thing, population, synth_passages
+from agentgym_tok.envs.searchqa.synth_world import RELATIONS, Population, Thing, population, source_of, synth_passages
 from agentgym_tok.errors import unknown_name
 
-__all__ = ["COMPARISONS", "KINDS", "SOURCE", "SPLITS", "synth_passages", "synth_questions"]
+__all__ = ["COMPARISONS", "KINDS", "SPLITS", "source_of", "synth_passages", "synth_questions"]
 
 SPLITS: Mapping[str, int] = MappingProxyType({"train": 2000, "valid": 200, "test": 200})
 """How many questions each split has; no question of one split is about a thing of another."""
@@ -29,19 +29,23 @@ COMPARISONS: Mapping[str, tuple[str, bool]] = {
 """What is compared, by the name of the fact: the question, and whether the larger number wins."""
 
 
-@lru_cache(maxsize=len(SPLITS))
-def synth_questions(split: str) -> tuple[Question, ...]:
+@lru_cache(maxsize=2 * len(SPLITS))
+def synth_questions(split: str, world: int = 0) -> tuple[Question, ...]:
     """Return the questions of a split.
 
     Each holds the titles of its gold passages, and the queries that find them, in their order.
+
+    Args:
+        split: Its name.
+        world: Number of the world.
 
     Raises:
         UnknownName: There is no such split.
     """
     if split not in SPLITS:
-        raise unknown_name("split", split, SPLITS, where=SOURCE)
-    asked: set[str] = set()
-    return tuple(_question(split, index, asked) for index in range(SPLITS[split]))
+        raise unknown_name("split", split, SPLITS, where=source_of(world))
+    things, asked = population(split, world), set[str]()
+    return tuple(_question(source_of(world), split, things, index, asked) for index in range(SPLITS[split]))
 
 
 class _Way(NamedTuple):
@@ -72,21 +76,24 @@ class _Way(NamedTuple):
         return _Way(RELATIONS[fact].phrase.format(self.phrase), *self.read(fact), found)
 
 
-def _question(split: str, index: int, asked: set[str]) -> Question:
+def _question(source: str, split: str, things: Population, index: int, asked: set[str]) -> Question:
     kind = _MIX[index % len(_MIX)]
-    draws = Draws(SOURCE, "question", split, index)
-    name = f"{SOURCE}/{split}/{kind}/{index:04d}"
+    draws = Draws(source, "question", split, index)
+    name = f"{source}/{split}/{kind}/{index:04d}"
     while True:
         # A way may end too early, two numbers may be equal, or the same may have been asked.
-        made = _comparison(name, split, draws) if kind == "compare" else _hops(name, split, int(kind[0]), draws)
+        if kind == "compare":
+            made = _comparison(name, source, things, draws)
+        else:
+            made = _hops(name, source, things, int(kind[0]), draws)
         if made is not None and made.text not in asked:
             asked.add(made.text)
             return made
 
 
-def _hops(name: str, split: str, hops: int, draws: Draws) -> Question | None:
+def _hops(name: str, source: str, things: Population, hops: int, draws: Draws) -> Question | None:
     kinds = sorted({relation.of for relation in RELATIONS.values()})
-    way: _Way | None = _begin(split, draws.pick(kinds), draws)
+    way: _Way | None = _begin(things, draws.pick(kinds), draws)
     for _ in range(hops - 1):
         onward = [] if way is None else [fact for fact, found in way.end.facts.items() if isinstance(found, Thing)]
         way = way.follow(draws.pick(onward)) if way is not None and onward else None
@@ -95,10 +102,10 @@ def _hops(name: str, split: str, hops: int, draws: Draws) -> Question | None:
     fact = draws.pick(tuple(way.end.facts))
     found = way.end.facts[fact]
     answer = found.name if isinstance(found, Thing) else str(found)
-    return Question(name, RELATIONS[fact].asks.format(way.phrase), (answer,), SOURCE, *way.read(fact))
+    return Question(name, RELATIONS[fact].asks.format(way.phrase), (answer,), source, *way.read(fact))
 
 
-def _comparison(name: str, split: str, draws: Draws) -> Question | None:
+def _comparison(name: str, source: str, things: Population, draws: Draws) -> Question | None:
     """Compare two things by a number; both are named, or both are a hop away."""
     fact = draws.pick(tuple(COMPARISONS))
     asks, larger = COMPARISONS[fact]
@@ -107,7 +114,7 @@ def _comparison(name: str, split: str, draws: Draws) -> Question | None:
     hop = draws.pick(before) if before and draws.chance(0.5) else None
     ways: list[tuple[int, _Way]] = []
     for _ in range(2):
-        begun = _begin(split, kind if hop is None else RELATIONS[hop].of, draws)
+        begun = _begin(things, kind if hop is None else RELATIONS[hop].of, draws)
         way = begun if hop is None else begun.follow(hop)
         number = None if way is None else way.end.facts[fact]
         if way is None or not isinstance(number, int):
@@ -119,9 +126,9 @@ def _comparison(name: str, split: str, draws: Draws) -> Question | None:
     best = one if first > second else other
     (titles, queries), (more_titles, more_queries) = one.read(fact), other.read(fact)
     text = asks.format(one.phrase, other.phrase)
-    return Question(name, text, (best.end.name,), SOURCE, (*titles, *more_titles), (*queries, *more_queries))
+    return Question(name, text, (best.end.name,), source, (*titles, *more_titles), (*queries, *more_queries))
 
 
-def _begin(split: str, kind: str, draws: Draws) -> _Way:
-    thing = draws.pick(population(split)[kind])
+def _begin(things: Population, kind: str, draws: Draws) -> _Way:
+    thing = draws.pick(things[kind])
     return _Way(f'"{thing.name}"' if kind in {"book", "ship"} else thing.name, (), (), thing)

@@ -1,6 +1,7 @@
 """Invented names for the things of the generated world, many of them nearly the same."""
 
 import re
+from collections.abc import Iterable
 
 from agentgym_tok.envs.draws import Draws
 
@@ -54,12 +55,13 @@ class Names:
 
     Args:
         draws: Makes the choices.
+        taken: Names that things of another world have.
     """
 
-    def __init__(self, draws: Draws) -> None:
+    def __init__(self, draws: Draws, taken: Iterable[str] = ()) -> None:
         self._draws = draws
         self._by_kind: dict[str, list[str]] = {}
-        self._taken: set[str] = set()
+        self._taken = set(map(_key, taken))
 
     def draw(self, kind: str) -> str:
         """Return a name; one of seven is nearly that of an earlier thing of the same kind.
@@ -71,13 +73,16 @@ class Names:
         while True:
             twin = bool(earlier) and self._draws.chance(_TWINS)
             name = self._draws.pick(_VARIANTS[kind]).format(self._draws.pick(earlier)) if twin else self._fresh(kind)
-            # Scores know neither case nor articles.
-            key = name.lower().removeprefix("the ")
-            if key not in self._taken:
-                self._taken.add(key)
+            if _key(name) not in self._taken:
+                self._taken.add(_key(name))
                 if not twin:
                     earlier.append(name)
                 return name
 
     def _fresh(self, kind: str) -> str:
         return _PART.sub(lambda match: self._draws.pick(_PARTS[match[1]]), _PATTERNS[kind])
+
+
+def _key(name: str) -> str:
+    """Return a name as scores see it, which know neither case nor articles."""
+    return name.lower().removeprefix("the ")

@@ -9,9 +9,7 @@ from agentgym_tok.envs.draws import Draws
 from agentgym_tok.envs.searchqa.retrieval.passage import Passage
 from agentgym_tok.envs.searchqa.synth_names import Names
 
-__all__ = ["RELATIONS", "SOURCE", "Population", "Relation", "Thing", "population", "synth_passages"]
-
-SOURCE = "SearchQA-synth"
+__all__ = ["RELATIONS", "Population", "Relation", "Thing", "population", "source_of", "synth_passages"]
 
 # How many times the counts below a split has; splits share the corpus and no thing.
 _SCALE = {"train": 6, "valid": 2, "test": 2}
@@ -115,16 +113,25 @@ Population: TypeAlias = Mapping[str, list[Thing]]
 """The things of a split, by kind."""
 
 
-def population(split: str) -> Population:
+def source_of(world: int) -> str:
+    """Return the name that scores of a generated world carry."""
+    return f"SearchQA-synth-{world}" if world else "SearchQA-synth"
+
+
+def population(split: str, world: int = 0) -> Population:
     """Return the things that the questions of a split are about."""
-    return _world()[split]
+    return _world(world)[split]
 
 
-@lru_cache(maxsize=1)
-def synth_passages() -> tuple[Passage, ...]:
-    """Return the corpus, which all splits share: one passage about each thing, in an order that tells nothing."""
-    things = [thing for split in _world().values() for kind in split.values() for thing in kind]
-    draws = Draws(SOURCE, "order")
+@lru_cache(maxsize=2)
+def synth_passages(world: int = 0) -> tuple[Passage, ...]:
+    """Return the corpus, which all splits share: one passage about each thing, in an order that tells nothing.
+
+    Args:
+        world: Number of the world; no other one has a name of world 0, which scores are about.
+    """
+    things = [thing for split in _world(world).values() for kind in split.values() for thing in kind]
+    draws = Draws(source_of(world), "order")
     keys = [draws.between(0, 10**9) for _ in things]
     order = sorted(range(len(things)), key=keys.__getitem__)
     return tuple(_passage(things[place], number) for number, place in enumerate(order))
@@ -138,15 +145,17 @@ def _passage(thing: Thing, number: int) -> Passage:
     return Passage(f"synth-{number:04d}", thing.name, " ".join(sentences))
 
 
-@lru_cache(maxsize=1)
-def _world() -> Mapping[str, Population]:
-    names = Names(Draws(SOURCE, "names"))
-    return {split: _populate(split, scale, names) for split, scale in _SCALE.items()}
+@lru_cache(maxsize=3)
+def _world(number: int) -> Mapping[str, Population]:
+    source = source_of(number)
+    taken = (thing.name for split in _world(0).values() for kind in split.values() for thing in kind) if number else ()
+    names = Names(Draws(source, "names"), taken)
+    return {split: _populate(source, split, scale, names) for split, scale in _SCALE.items()}
 
 
-def _populate(split: str, scale: int, names: Names) -> Population:
+def _populate(source: str, split: str, scale: int, names: Names) -> Population:
     people = {kind: [Thing(kind, names.draw(kind)) for _ in range(scale * count)] for kind, count in _COUNTS.items()}
-    draws = Draws(SOURCE, "facts", split)
+    draws = Draws(source, "facts", split)
     for things in people.values():
         for place, thing in enumerate(things):
             thing.facts.update(_facts(thing.kind, place, people, draws))

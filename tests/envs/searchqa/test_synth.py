@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from agentgym_tok.envs.searchqa.env import make_searchqa_engine
 from agentgym_tok.envs.searchqa.scoring import exact_match, normalize_answer
 from agentgym_tok.envs.searchqa.synth import KINDS, SPLITS, synth_passages, synth_questions
-from agentgym_tok.errors import UnknownName
+from agentgym_tok.errors import ConfigError, UnknownName
 
 DIGEST = """
 import hashlib
@@ -32,6 +33,36 @@ def test_the_world_is_pinned_and_no_hash_seed_changes_it() -> None:
             [sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True
         )
         assert done.stdout.strip() == PINNED
+
+
+def test_other_worlds_share_no_name_and_no_question_with_the_one_that_scores_are_about() -> None:
+    names = {normalize_answer(passage.title) for passage in synth_passages()}
+    texts = {question.text for split in SPLITS for question in synth_questions(split)}
+    for world in (1, 2):
+        passages, questions = synth_passages(world), synth_questions("train", world)
+        assert len(passages) == len(synth_passages())
+        assert not names & {normalize_answer(passage.title) for passage in passages}
+        assert not texts & {question.text for question in questions}
+        assert {question.dataset for question in questions} == {f"SearchQA-synth-{world}"}
+        assert questions[0].id.startswith(f"SearchQA-synth-{world}/train/1hop/")
+    assert synth_passages(1) != synth_passages(2)
+
+
+def test_the_expert_solves_another_world_through_its_own_corpus() -> None:
+    engine = make_searchqa_engine(split="valid", world=3)
+    assert engine.source == "SearchQA-synth-3"
+    for task in engine.tasks()[:40]:
+        engine.reset(task)
+        seen = engine.step(engine.expert_command() or "")
+        while not seen.terminated and (command := engine.expert_command()):
+            seen = engine.step(command)
+        assert seen.success, task
+
+
+@pytest.mark.parametrize("options", [{"world": -1}, {"world": 1, "source": "official"}])
+def test_a_world_that_is_none_is_named(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="no such world"):
+        make_searchqa_engine(**options)
 
 
 def test_splits_share_no_thing_and_no_question() -> None:
