@@ -42,8 +42,8 @@ class SearchQAEnv(TokenEnv):
         chat: Tokenizer and template; None takes the builtin format.
         source: `"synth"` (a generated world, `SearchQA-synth`) or `"official"` (published files, `SearchQA`).
         split: `train`, `valid` or `test`; in a folder of official files, the name of the file.
-        world: Which generated world; 0 is the one that scores are about. Others, `SearchQA-synth-1` and so on, have other
-            names and facts, and none of its names: raise it to train on more names than one world has.
+        world: Which generated world; 0 is the one that scores are about. Others, `SearchQA-synth-1` and so on, have
+            none of its names, and other facts: name several to train on more names than one world has.
         data: Official questions: a file or folder, see `question_files`; None reads the variable `SEARCHQA_DATA`.
         dataset: One dataset of them; needed where the rows do not name theirs.
         corpus: File or folder of the passages; the generated world has its own.
