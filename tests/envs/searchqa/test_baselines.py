@@ -1,4 +1,4 @@
-"""What needs no reading of several passages stays low on the generated questions, so that a high score means something."""
+"""What needs no reading of several passages stays low on the generated questions: a high score means something."""
 
 import re
 from collections.abc import Callable, Sequence
