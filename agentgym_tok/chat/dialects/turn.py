@@ -4,6 +4,8 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
@@ -126,6 +128,45 @@ Event: TypeAlias = bytes | Found
 """What comes next in a turn: some text, or a delimiter."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Delimiters:
+    """Hold what is looked for in every turn of a dialect.
+
+    Args:
+        pattern: Matches each delimiter whole.
+        first: Matches their first bytes.
+        beginnings: All that a delimiter may begin with.
+        longest: Bytes of the longest one.
+        with_token: Those that have a token of their own.
+    """
+
+    pattern: re.Pattern[bytes]
+    first: re.Pattern[bytes]
+    beginnings: frozenset[bytes]
+    longest: int
+    with_token: frozenset[bytes]
+
+    def beginning(self, text: bytes, place: int) -> int:
+        """Return where the beginning of a delimiter stands at the end of a text, from a place on."""
+        for match in self.first.finditer(text, max(place, len(text) - self.longest + 1)):
+            if text[match.start() :] in self.beginnings:
+                return match.start()
+        return len(text)
+
+
+@lru_cache(maxsize=32)
+def _delimiters(tokenizer: Tokenizer, delimiters: tuple[str, ...]) -> _Delimiters:
+    """Return what is looked for; kept, since a server makes a reader for every turn."""
+    texts = [text.encode() for text in delimiters]
+    return _Delimiters(
+        any_of(*delimiters),
+        re.compile(b"[" + re.escape(bytes({text[0] for text in texts})) + b"]"),
+        frozenset(text[:size] for text in texts for size in range(1, len(text))),
+        max(map(len, texts)),
+        frozenset(text for text in texts if tokenizer.token_id(text.decode()) in tokenizer.control_ids),
+    )
+
+
 class ArrivingTurn:
     """Tell the delimiters of a turn while its ids arrive, and the text between them, as `TurnText.marks` would.
 
@@ -146,12 +187,7 @@ class ArrivingTurn:
         self.opened = opened
         self._tokenizer = tokenizer
         self._together = together
-        texts = [text.encode() for text in delimiters]
-        self._pattern = any_of(*delimiters)
-        self._first = re.compile(b"[" + re.escape(bytes({text[0] for text in texts})) + b"]")
-        self._beginnings = frozenset(text[:size] for text in texts for size in range(1, len(text)))
-        self._longest = max(map(len, texts))
-        self._with_token = {text for text in texts if tokenizer.token_id(text.decode()) in tokenizer.control_ids}
+        self._marks = _delimiters(tokenizer, tuple(delimiters))
         self._drawn: set[bytes] = set()
         self._ids: list[int] = []
         self._ends: list[int] = []
@@ -172,14 +208,15 @@ class ArrivingTurn:
             return self._certain(ended=True)
         offset, place = start - len(self._tail), 0
         control = index in self._tokenizer.control_ids
-        for match in self._pattern.finditer(text):
+        marks = self._marks
+        for match in marks.pattern.finditer(text):
             mark = Mark(offset + match.start(), offset + match.end(), match[0])
             drawn = control and mark[:2] == (start, start + len(piece))
             if drawn:
                 self._drawn.add(mark.text)
-            self._waiting += [text[place : match.start()], Found(mark, not drawn and mark.text in self._with_token)]
+            self._waiting += [text[place : match.start()], Found(mark, not drawn and mark.text in marks.with_token)]
             place = match.end()
-        until = self._beginning(text, place)
+        until = marks.beginning(text, place)
         self._waiting.append(text[place:until])
         self._tail = text[until:]
         return self._certain()
@@ -196,20 +233,13 @@ class ArrivingTurn:
 
     def is_delimiter(self, index: int) -> bool:
         """Tell whether an id would be a delimiter, and nothing else."""
-        return not self._bare and self._pattern.fullmatch(self._tokenizer.token_bytes[index]) is not None
+        return not self._bare and self._marks.pattern.fullmatch(self._tokenizer.token_bytes[index]) is not None
 
     def between(self, start: int, end: int) -> tuple[TurnText, int]:
         """Return the tokens that hold some bytes, as a turn of their own, and the place where it begins."""
         first, last = bisect_right(self._ends, start), bisect_left(self._ends, end) + 1
         turn = TurnText(self._tokenizer, as_ids(self._ids[first:last]), ())
         return turn, self._ends[first - 1] if first else 0
-
-    def _beginning(self, text: bytes, place: int) -> int:
-        """Return where the beginning of a delimiter stands at the end of a text, from a place on."""
-        for match in self._first.finditer(text, max(place, len(text) - self._longest + 1)):
-            if text[match.start() :] in self._beginnings:
-                return match.start()
-        return len(text)
 
     def _certain(self, *, ended: bool = False) -> list[Event]:
         certain: list[Event] = []
