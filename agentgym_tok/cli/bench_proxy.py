@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import re
 import socket
@@ -30,6 +31,8 @@ __all__ = ["Options", "run"]
 _TOKENS = 16
 _MOST_RATE = 250.0
 """Streams a second beyond which the load, and not the gateway, would be measured."""
+_SETTLED_S = 45.0
+"""So long after the soak all is written, and freed memory was given back."""
 _MARKED = 32
 """So many ids hold the marker of a conversation."""
 _LITELLM = """\
@@ -139,9 +142,12 @@ def _soak(options: Options) -> tuple[dict[str, float], int]:
         run, port, key = Path(folder) / "run", _free_port(), "k" * 32
         process = stack.enter_context(_ours(engine, port, run, any_key=False, admin_key=key))
         memory = _Memory(process.pid)
+        before = memory.now()
         load = Load(port, key, options.soak_words, own_keys=False)
         times, told = asyncio.run(soak(load, options.streams, options.soak_s))
         slope, peak = memory.stop()
+        time.sleep(_SETTLED_S)
+        after = memory.now()
         process.terminate()
         process.wait()
         lost = _compare(run, told)
@@ -151,7 +157,9 @@ def _soak(options: Options) -> tuple[dict[str, float], int]:
         "soak: failed": times.failed,
         "soak: lost or crossed": lost,
         "soak: MB/min after warm-up": slope,
+        "soak: MB before": before,
         "soak: MB at most": peak,
+        "soak: MB when all sessions have ended": after,
     }
     return figures, lost + times.failed
 
@@ -189,15 +197,22 @@ class _Memory:
 
     def _watch(self) -> None:
         while not self._over.wait(2.0):
-            pages = int(self._file.read_text().split()[1])
-            self._seen.append((time.monotonic() / 60, pages * os.sysconf("SC_PAGE_SIZE") / 1e6))
+            self._seen.append((time.monotonic() / 60, self.now()))
+
+    def now(self) -> float:
+        """Return what the process holds, in MB."""
+        pages = int(self._file.read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
     def stop(self) -> tuple[float, float]:
-        """Return its growth in MB a minute over the second half, and its peak in MB."""
+        """Return its growth in MB a minute over the second half (nan of a few seconds), and its peak in MB."""
         self._over.set()
         self._thread.join()
-        minutes_N, megabytes_N = np.array(self._seen[len(self._seen) // 2 :]).T
-        return float(np.polyfit(minutes_N, megabytes_N, 1)[0]), float(max(value for _, value in self._seen))
+        half, peak = self._seen[len(self._seen) // 2 :], max(value for _, value in [*self._seen, (0.0, self.now())])
+        if len(half) < 3:
+            return math.nan, peak
+        minutes_N, megabytes_N = np.array(half).T
+        return float(np.polyfit(minutes_N, megabytes_N, 1)[0]), peak
 
 
 # ---- processes

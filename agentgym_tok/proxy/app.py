@@ -21,6 +21,7 @@ from agentgym_tok.proxy.drawing import Drawer
 from agentgym_tok.proxy.exchange import TokenMode
 from agentgym_tok.proxy.journal import Journal
 from agentgym_tok.proxy.limits import Limits
+from agentgym_tok.proxy.memory import give_back
 from agentgym_tok.proxy.metrics import Metrics  # says what is missing of the extra
 from agentgym_tok.proxy.requests import key_of, read_body
 from agentgym_tok.proxy.sessions import Sessions, TooMany
@@ -35,6 +36,8 @@ __all__ = ["Application", "Settings"]
 
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 _REAP_S = 1.0
+_GIVEN_BACK = 20
+"""After so many times memory is given back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +148,13 @@ class Application:
                 await self.journal.drain()
 
     async def _reap(self) -> None:
+        reaped = 0
         while True:
             await asyncio.sleep(_REAP_S)
             await self.sessions.reap()
+            reaped += 1
+            if reaped % _GIVEN_BACK == 0:
+                await asyncio.to_thread(give_back)
 
     def _told(self, endpoint: _Endpoint) -> _Endpoint:
         """Tell what is refused, in the shape that the client knows."""
