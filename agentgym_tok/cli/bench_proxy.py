@@ -156,7 +156,7 @@ def _soak(options: Options) -> tuple[dict[str, float], int]:
         "soak: sessions": len(told),
         "soak: failed": times.failed,
         "soak: lost or crossed": lost,
-        "soak: MB/min after warm-up": slope,
+        **({} if math.isnan(slope) else {"soak: MB/min after warm-up": slope}),
         "soak: MB before": before,
         "soak: MB at most": peak,
         "soak: MB when all sessions have ended": after,
