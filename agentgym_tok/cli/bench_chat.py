@@ -15,6 +15,7 @@ from agentgym_tok.chat.tokenizer import Tokenizer
 from agentgym_tok.cli.figures import report
 from agentgym_tok.cli.worlds import chat_format
 from agentgym_tok.config import Config
+from agentgym_tok.drift import audit
 from agentgym_tok.errors import ChatError
 from agentgym_tok.tokens import Ids
 from agentgym_tok.types import Message
@@ -41,7 +42,8 @@ _WORDS = (
 class Options(Config):
     """Build the contexts of one long conversation twice: by bridges from the sampled ids, and by rendering all of it.
 
-    Tokens that were encoded are counted, and CPU time is measured, in the same run.
+    Tokens that were encoded are counted, and CPU time is measured, in the same run. Then its messages are audited: what
+    a text pipeline would have made of them.
     """
 
     chat: str = Field(default="builtin", description="builtin, or a model's folder or id (extra hf)")
@@ -88,6 +90,9 @@ def measure(chat: ChatFormat, turns: int, tokens: int) -> dict[str, float]:
             _ = chat.open(history).ids
         rendering = time.process_time() - start
         render_tokens, _ = count.take()
+    start = time.process_time()
+    audit(chat, history)
+    auditing = time.process_time() - start
     return {
         "tokens of the last context": len(context),
         "tokens encoded by bridges": bridge_tokens,
@@ -96,6 +101,7 @@ def measure(chat: ChatFormat, turns: int, tokens: int) -> dict[str, float]:
         "CPU ms a turn, bridges without encoding": 1e3 * (bridging - bridge_encoding) / turns,
         "CPU ms a turn, renderings": 1e3 * rendering / turns,
         "bridges, % of renderings": 100 * bridging / rendering,
+        "drift audit of the messages, CPU s": auditing,
     }
 
 
