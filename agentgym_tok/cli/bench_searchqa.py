@@ -8,7 +8,7 @@ from pydantic import Field
 from rich.table import Table
 
 from agentgym_tok.cli.figures import load_average, write_figures
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.terminal import show
 from agentgym_tok.config import Config
 from agentgym_tok.envs.searchqa import Corpus, Retriever, open_retriever
 from agentgym_tok.envs.searchqa.questions import Question, read_questions

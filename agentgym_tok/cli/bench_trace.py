@@ -15,7 +15,7 @@ from rich.table import Table
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.cli.figures import load_average, write_figures
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.terminal import show
 from agentgym_tok.cli.worlds import chat_format
 from agentgym_tok.config import Config
 from agentgym_tok.envs.alfworld import ALFWorldEngine, SynthGames

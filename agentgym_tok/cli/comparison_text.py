@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.terminal import show
 from agentgym_tok.evaluate import Comparison
 from agentgym_tok.evaluate.comparison import Difference, Flip, PartComparison
 

@@ -6,7 +6,7 @@ from pydantic import Field
 from rich.table import Table
 
 from agentgym_tok.cli.progress import Amounts
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.terminal import show
 from agentgym_tok.config import Config
 from agentgym_tok.envs.searchqa.questions import DATASETS, Question, read_questions
 from agentgym_tok.envs.searchqa.retrieval.corpus import as_corpus

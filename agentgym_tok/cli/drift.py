@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym_tok.chat import ChatFormat
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.terminal import show
 from agentgym_tok.cli.worlds import chat_format
 from agentgym_tok.config import Config
 from agentgym_tok.drift import Drift, DriftReport, TemplateReport, audit, draw, probe_template, read_chats

@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 from pydantic_settings import CliPositionalArg
 
 from agentgym_tok.cli.config_file import PRESET, config_file, laid_over, read_toml
-from agentgym_tok.cli.tables import cost_table, passes_table, score_table, show
+from agentgym_tok.cli.score_tables import cost_table, passes_table, score_table
+from agentgym_tok.cli.terminal import show
 from agentgym_tok.cli.worlds import WorldOptions, chat_format, env_maker
 from agentgym_tok.errors import ConfigError
 from agentgym_tok.evaluate import Evaluation, Part, RunResults, Share

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.terminal import show
 from agentgym_tok.config import Config
 
 __all__ = ["load_average", "report", "write_figures"]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from rich.table import Table
 from rich.text import Text
 
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.terminal import show
 from agentgym_tok.cli.worlds import ADAPTERS, WORLDS
 from agentgym_tok.config import Config
 from agentgym_tok.envs.alfworld import OfficialGames, SynthGames

@@ -7,7 +7,7 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 from rich.table import Table
 
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.terminal import show
 from agentgym_tok.cli.worlds import chat_format
 from agentgym_tok.config import Config
 from agentgym_tok.errors import ConfigError

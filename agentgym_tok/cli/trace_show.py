@@ -5,7 +5,7 @@ from pydantic_settings import CliPositionalArg
 from rich.table import Table
 from rich.text import Text
 
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.terminal import show
 from agentgym_tok.cli.trace_prune import pruned_lines
 from agentgym_tok.config import Config
 from agentgym_tok.trace import Episode, TraceStore

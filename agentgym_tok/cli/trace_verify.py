@@ -7,7 +7,7 @@ from pydantic import Field
 from pydantic_settings import CliPositionalArg
 from rich.table import Table
 
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.terminal import show
 from agentgym_tok.cli.trace_prune import pruned_lines
 from agentgym_tok.cli.worlds import chat_format, own_format
 from agentgym_tok.config import Config

@@ -14,7 +14,7 @@ from rich.text import Text
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.cli.config_file import PRESET, config_file, laid_over, read_toml
 from agentgym_tok.cli.progress import Amounts
-from agentgym_tok.cli.tables import show
+from agentgym_tok.cli.terminal import show
 from agentgym_tok.cli.worlds import WorldOptions, env_maker, tokens_of
 from agentgym_tok.envs.success_reward import SuccessReward
 from agentgym_tok.errors import AgentGymTokError, ConfigError

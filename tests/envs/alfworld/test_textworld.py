@@ -3,6 +3,7 @@
 import gc
 import os
 import pickle
+import importlib
 import random
 import sys
 from collections.abc import Callable
@@ -158,3 +159,9 @@ def test_without_the_stock_engine_the_command_that_helps_is_named(
     with pytest.raises(MissingExtra) as caught:
         StockEngine(SingleGame(kitchen()))
     assert caught.value.fix == 'pip install "agentgym-tok[alfworld]"'
+
+
+@pytest.mark.stock
+def test_the_benchmark_can_be_run_where_the_stock_engine_is(stock: None) -> None:
+    # Its environment holds little else of what this library can use.
+    assert importlib.import_module("agentgym_tok.cli.bench").run is not None

@@ -1,16 +1,15 @@
-"""Tables for a terminal."""
+"""Tables of scores, for a terminal."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from rich.console import Console
 from rich.table import Table
 
 from agentgym_tok.evaluate import Macro, Mean, Passes, Score
 from agentgym_tok.evaluate.cost import Cost
 from agentgym_tok.evaluate.scores import ALL
 
-__all__ = ["cost_table", "passes_table", "score_table", "show"]
+__all__ = ["cost_table", "passes_table", "score_table"]
 
 
 _NO_METRICS: Mapping[str, str] = MappingProxyType({})
@@ -77,14 +76,6 @@ def cost_table(costs: Sequence[Cost]) -> Table:
         rate = f"{cost.turn_tokens / cost.seconds:,.0f}" if cost.seconds else ""
         table.add_row(cost.part, cost.engine, *(f"{count:,}" for count in counts), f"{cost.seconds:.1f}", rate)
     return table
-
-
-def show(*parts: object) -> None:
-    """Print to the terminal, as wide as it is; into a file or a pipe, as wide as needed."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=120)
-    console.print(*parts)
 
 
 def _shown(mean: Mean) -> tuple[str, str]:
