@@ -1,9 +1,9 @@
 """The native engine against the stock one, in lockstep; and how the stock one behaves as a guest in our process."""
 
 import gc
+import importlib
 import os
 import pickle
-import importlib
 import random
 import sys
 from collections.abc import Callable
