@@ -3,7 +3,6 @@
 import json
 import os
 import platform
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -110,7 +109,8 @@ def _run(part: Part, options: Options) -> _Result:
     met = _met(options)
     missing = [need for need in part.needs if need not in met]
     arguments = [word for argument in part.command for word in met.get(argument.strip("{}"), [argument])]  # type: ignore[call-overload]
-    result = _Result(part, shlex.join(["agentgym-tok", *arguments]))
+    # Where others keep what is needed is nobody's business, and would be none of theirs.
+    result = _Result(part, " ".join(["agentgym-tok", *(_SHOWN.get(argument, argument) for argument in part.command)]))
     if missing:
         result.why_not = f"left out: {', '.join(_HOW[need] for need in missing)}"
         return result
@@ -134,6 +134,8 @@ def _run(part: Part, options: Options) -> _Result:
         result.figures = dict(_numbers(_figures(json.loads(file.read_text(encoding="utf-8")))))
     return result
 
+
+_SHOWN = {"{litellm}": "litellm", "{documents}": "--questions FILES --corpus FILES"}
 
 _HOW: Mapping[Need, str] = {
     "stock": "the stock engine, --stock",
