@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import Field
 
-from agentgym_tok.cli.bench_parts import PARTS, Need, Part
+from agentgym_tok.cli.bench_parts import PARTS, Part
 from agentgym_tok.cli.figures import load_average
 from agentgym_tok.config import Config
 from agentgym_tok.errors import ConfigError, unknown_name
@@ -108,7 +108,7 @@ def _chosen(options: Options) -> list[Part]:
 def _run(part: Part, options: Options) -> _Result:
     met = _met(options)
     missing = [need for need in part.needs if need not in met]
-    arguments = [word for argument in part.command for word in met.get(argument.strip("{}"), [argument])]  # type: ignore[call-overload]
+    arguments = [word for argument in part.command for word in met.get(argument.strip("{}"), [argument])]
     # Where others keep what is needed is nobody's business, and would be none of theirs.
     result = _Result(part, " ".join(["agentgym-tok", *(_SHOWN.get(argument, argument) for argument in part.command)]))
     if missing:
@@ -137,7 +137,7 @@ def _run(part: Part, options: Options) -> _Result:
 
 _SHOWN = {"{litellm}": "litellm", "{documents}": "--questions FILES --corpus FILES"}
 
-_HOW: Mapping[Need, str] = {
+_HOW: Mapping[str, str] = {
     "stock": "the stock engine, --stock",
     "litellm": "LiteLLM, --litellm",
     "torch": "torch and transformers, the extras torch and hf",
@@ -145,9 +145,9 @@ _HOW: Mapping[Need, str] = {
 }
 
 
-def _met(options: Options) -> dict[Need, list[str]]:
+def _met(options: Options) -> dict[str, list[str]]:
     """Return the needs that are met, and the words that stand for them in a command."""
-    met: dict[Need, list[str]] = {}
+    met: dict[str, list[str]] = {}
     if options.stock is not None:
         met["stock"] = []
     if options.litellm is not None:
