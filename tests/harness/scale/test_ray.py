@@ -38,7 +38,8 @@ def test_an_evaluation_on_workers_is_the_one_that_was_played_here(tmp_path: Path
     run = tmp_path / "there"
     shards = sorted(path.stem for path in (run / "shards").glob("*.sqlite"))
     assert shards[0] == "main"
-    assert len(shards) == 3, "a shard for each worker"
+    # A worker that was ready late may have found nothing left to play.
+    assert 2 <= len(shards) <= 3, "a shard for each worker that played"
     found = verify(run)
     assert (found.breaches, found.episodes, found.running) == ((), len(here.episodes), 0)
     with TraceStore(run, mode="r") as store:
