@@ -131,7 +131,9 @@ def _run(part: Part, options: Options) -> _Result:
             last = (done.stderr.strip() or done.stdout.strip() or "nothing was said").splitlines()[-1]
             result.why_not = f"failed, status {done.returncode}: {last[:300]}"
             return result
-        result.figures = dict(_numbers(_figures(json.loads(file.read_text(encoding="utf-8")))))
+        written = json.loads(file.read_text(encoding="utf-8"))
+        # What explains the figures of a benchmark (rows, tables) is left to its own file.
+        result.figures = dict(_numbers(written.get("figures") or written["models"]))
     return result
 
 
@@ -158,11 +160,6 @@ def _met(options: Options) -> dict[str, list[str]]:
         named = [("--questions", file) for file in options.questions] + [("--corpus", file) for file in options.corpus]
         met["documents"] = [word for pair in named for word in pair]
     return met
-
-
-def _figures(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a benchmark measured, without what it was told and what explains it."""
-    return {"": document["figures"]} if "figures" in document else {"": document["models"]}
 
 
 def _numbers(found: Any, name: str = "") -> Iterator[tuple[str, float]]:

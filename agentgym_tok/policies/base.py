@@ -1,6 +1,7 @@
 """What every policy shares, and how plain callables become one."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, TypeAlias
 
 from agentgym_tok.chat import ChatFormat
@@ -9,13 +10,35 @@ from agentgym_tok.errors import AgentGymTokError, PolicyError, TransientPolicyEr
 from agentgym_tok.tokens import Ids, as_ids
 from agentgym_tok.types import Completion, Delta, FinishReason, Message, Request, Sampling
 
-__all__ = ["BasePolicy", "CallablePolicy", "Listen"]
+__all__ = ["BasePolicy", "CallablePolicy", "Listen", "Tell", "tell_all"]
 
 Listen: TypeAlias = Callable[[Request, int, int, float], bool]
 """Gets the request, the token's place in the turn, the id and its log-probability; false breaks the turn off.
 
 Called in the thread that draws. A turn that is drawn again, as where memory ran out, is told again from its beginning.
 """
+
+Tell: TypeAlias = Callable[[Delta], Awaitable[None]]
+"""Takes each piece of a turn; the next one is read when it returns."""
+
+
+async def tell_all(pieces: AsyncGenerator[Delta, None], tell: Tell, name: str) -> Completion:
+    """Tell all pieces of a turn but the last one, which holds the whole of it and is returned.
+
+    Args:
+        pieces: Of `Policy.stream`; they are closed.
+        tell: Takes each.
+        name: The policy's, for errors.
+
+    Raises:
+        PolicyError: They end without one.
+    """
+    async with aclosing(pieces):
+        async for piece in pieces:
+            if piece.completion is not None:
+                return piece.completion
+            await tell(piece)
+    raise PolicyError("the turn never ended", where=name)
 
 
 class BasePolicy:

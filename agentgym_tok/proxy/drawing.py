@@ -2,13 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
 from types import TracebackType
 from typing import Self
 
-from agentgym_tok.errors import PolicyError
 from agentgym_tok.policies.asker import Answer, Asker
-from agentgym_tok.policies.base import BasePolicy
+from agentgym_tok.policies.base import BasePolicy, Tell, tell_all
 from agentgym_tok.tokens import as_ids, as_logprobs
 from agentgym_tok.types import Completion, Delta, Policy, Request
 
@@ -52,6 +50,8 @@ class Drawer:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._asker = Asker(policy, keeps=False)
+        # Of engines behind HTTP, with no task and no queue in between.
+        self._told: Callable[[Request, Tell], Awaitable[Completion]] | None = getattr(policy, "told", None)
         self._streams: bool = getattr(type(policy), "stream", None) is not BasePolicy.stream
 
     async def __aenter__(self) -> Self:
@@ -71,22 +71,16 @@ class Drawer:
         finally:
             heard.gone = True
 
-    async def told(self, request: Request, tell: Callable[[Delta], Awaitable[None]]) -> Completion:
+    async def told(self, request: Request, tell: Tell) -> Completion:
         """Return a turn, and tell it piece by piece before; what no piece told stands in the whole turn only.
 
         Raises:
             PolicyError: There is none, or it broke off.
         """
-        if (told := getattr(self.policy, "told", None)) is not None:  # engines behind HTTP, with no task in between
-            turn: Completion = await told(request, tell)
-            return turn
-        deltas = self.policy.stream(request) if self._streams else self._heard(request)
-        async with aclosing(deltas):  # type: ignore[type-var]
-            async for delta in deltas:
-                if delta.completion is not None:
-                    return delta.completion
-                await tell(delta)
-        raise PolicyError("the turn never ended", where=self.policy.name)
+        if self._told is not None:
+            return await self._told(request, tell)
+        pieces = self.policy.stream(request) if self._streams else self._heard(request)
+        return await tell_all(pieces, tell, self.policy.name)  # type: ignore[arg-type]
 
     async def _heard(self, request: Request) -> AsyncGenerator[Delta, None]:
         """Yield what a policy says while it draws, and at its end what it did not say."""

@@ -7,7 +7,7 @@ they are asked to; a turn whose ids are not told whole is kept, marked and never
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
@@ -130,9 +130,8 @@ class EngineExchange:
         Raises:
             Refused: There is none.
         """
-        engine = self._policy.server
         try:
-            document = await engine.loop.awaited(engine.ask(PATH, self._body))
+            document = await self._policy.server.ask(PATH, self._body)
             self._take(document)
             turn = self._completion()
         except asyncio.CancelledError:
@@ -150,7 +149,7 @@ class EngineExchange:
             Refused: There is none, and the client was told nothing yet.
         """
         try:
-            async with aclosing(self._events()) as events:
+            async with aclosing(self._policy.server.events(PATH, self._body)) as events:
                 async for document in events:
                     self._take(document)
                     self._opened = True
@@ -183,18 +182,6 @@ class EngineExchange:
         if self._recorded:
             self.session.deliver(self._recorded, delivery)
             self._recorded = []  # once
-
-    def _events(self) -> AsyncGenerator[Any, None]:
-        engine = self._policy.server
-        if engine.loop.is_here():
-            return engine.events(PATH, self._body)
-
-        async def produce(tell: Callable[[Any], None]) -> None:
-            async with aclosing(engine.events(PATH, self._body)) as events:
-                async for document in events:
-                    tell(document)
-
-        return engine.loop.pieces(produce)
 
     def _take(self, document: Any) -> None:
         """Read the ids of an answer, or of a piece of it."""

@@ -66,7 +66,6 @@ class Cell:
         warm: The model that all arms begin with.
         worlds: Which games.
         changed: What differs from `BASE`, for the reduced study.
-        learner: Takes the updates; another one than the library's, to see whether a broken one would be noticed.
     """
 
     arm: str
@@ -75,7 +74,6 @@ class Cell:
     warm: Path
     worlds: Worlds
     changed: Mapping[str, Any]
-    learner: type[TorchLearner] = TorchLearner
 
     def run(self) -> None:
         """Train and test; what is done already is left, what was broken off goes on."""
@@ -92,7 +90,7 @@ class Cell:
 
     def _train(self, model: Path) -> None:
         config, folder = self.config(), RunFolder(self.folder / "train")
-        learner = self.learner(self.warm, CHAT, config.loss, config.learner)
+        learner = TorchLearner(self.warm, CHAT, config.loss, config.learner)
         training = Training(
             config,
             chat=CHAT,

@@ -6,9 +6,10 @@ from pydantic import PositiveFloat, PositiveInt
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import PolicyError
+from agentgym_tok.policies.base import Tell
 from agentgym_tok.policies.http.engine import HttpEngine
 from agentgym_tok.policies.http.failures import Garbled, Refused
-from agentgym_tok.policies.http.policy import HttpPolicy, Tell, split_address
+from agentgym_tok.policies.http.policy import HttpPolicy, split_address
 from agentgym_tok.policies.http.text_servers import ROUTES, Asked, Route
 from agentgym_tok.types import Completion, Request, Sampling
 

@@ -1,21 +1,17 @@
 """What policies behind HTTP share: batches that run at once, streams, and one failure that costs one turn."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeVar
 
-from agentgym_tok.errors import PolicyError
-from agentgym_tok.policies.base import BasePolicy
+from agentgym_tok.policies.base import BasePolicy, Tell, tell_all
 from agentgym_tok.policies.http.engine import HttpEngine
 from agentgym_tok.tokens import as_ids
 from agentgym_tok.types import Completion, Delta, Request
 
-__all__ = ["HttpPolicy", "Tell", "split_address"]
+__all__ = ["HttpPolicy", "split_address"]
 
-Tell: TypeAlias = Callable[[Delta], Awaitable[None]]
-"""Takes each piece of a turn; the next one is read when it returns."""
 _NO_IDS = as_ids([])
 _T = TypeVar("_T")
 
@@ -98,12 +94,7 @@ class HttpPolicy(BasePolicy):
         """
         if self._engine.loop.is_here():
             return await self._answer(request, tell)
-        async with aclosing(self._pieces(request)) as deltas:
-            async for delta in deltas:
-                if delta.completion is not None:
-                    return delta.completion
-                await tell(delta)
-        raise PolicyError("the turn never ended", where=self.name)
+        return await tell_all(self._pieces(request), tell, self.name)
 
     def _pieces(self, request: Request) -> AsyncGenerator[Delta, None]:
         async def produce(take: Callable[[Delta], None]) -> None:

@@ -10,9 +10,10 @@ from pydantic import PositiveFloat, PositiveInt
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ConfigError, FingerprintMismatch, PolicyError, TransientPolicyError, unknown_name
+from agentgym_tok.policies.base import Tell
 from agentgym_tok.policies.http.engine import HttpEngine
 from agentgym_tok.policies.http.failures import Garbled, Refused, Transient
-from agentgym_tok.policies.http.policy import HttpPolicy, Tell, split_address
+from agentgym_tok.policies.http.policy import HttpPolicy, split_address
 from agentgym_tok.policies.http.version_gate import VersionGate
 from agentgym_tok.policies.http.vllm_replies import TurnReader
 from agentgym_tok.policies.vllm_sampling import sampling_parameters

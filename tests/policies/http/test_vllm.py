@@ -58,6 +58,36 @@ def drawn(policy: VLLMPolicy, request: Request, *, stream: bool) -> Completion:
     return completion
 
 
+@pytest.mark.parametrize("inside", [True, False], ids=["in its loop", "in another one"])
+def test_what_is_told_is_the_turn_and_is_told_before_it(fake: Any, policy: VLLMPolicy, inside: bool) -> None:
+    heard: list[Any] = []
+
+    async def tell(piece: Any) -> None:
+        await asyncio.sleep(0)  # as where a client takes its time
+        heard.append(piece)
+
+    request = asked(3)
+    turn = policy.run_in_loop(policy.told(request, tell)) if inside else asyncio.run(policy.told(request, tell))
+    exactly(fake, request, turn)
+    assert len(heard) > 1
+    assert np.array_equal(np.concatenate([piece.ids_T for piece in heard]), turn.ids_T)
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["in its loop", "in another one"])
+def test_who_does_not_take_a_piece_ends_the_turn(policy: VLLMPolicy, inside: bool) -> None:
+    heard: list[Any] = []
+
+    async def tell(piece: Any) -> None:
+        heard.append(piece)
+        raise BrokenPipeError("the client is gone")
+
+    turn = policy.told(asked(3), tell)
+    with pytest.raises(BrokenPipeError, match="the client is gone"):
+        policy.run_in_loop(turn) if inside else asyncio.run(turn)
+    assert len(heard) == 1
+    assert policy.retries == 0
+
+
 def test_a_batch_one_by_one_and_a_stream_give_the_ids_that_the_engine_drew(fake: Any, policy: VLLMPolicy) -> None:
     assert isinstance(policy, Policy)
     requests = [asked(seed) for seed in range(8)] + [asked(3, max_tokens=5)]
