@@ -1,6 +1,6 @@
 """Attention over a pack: each token sees the tokens before it in its own sequence, and no others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,18 +18,20 @@ NAME = "agentgym_tok_tree"
 """The attention implementation, as transformers knows it."""
 _FOLDED = 2**20
 """Most scores of a segment for which the heads that share keys are folded: beyond it, masks cost more than copies."""
+_BLOCK = 256
+"""Most queries of a segment behind others that attend at once: they see each other's keys, half of them in vain."""
 
 
 class Tree:
-    """Hold the segments of a pack, and their masks, which all layers share.
+    """Hold the segments of a pack, long ones in blocks, and their masks, which all layers share.
 
     Args:
         segments: Of the pack.
     """
 
     def __init__(self, segments: Sequence[Segment]) -> None:
-        self.segments = segments
-        self.keys = [segment.end - segment.start + sum(b - a for a, b in segment.before) for segment in segments]
+        self.segments = tuple(block for segment in segments for block in _blocks(segment))
+        self.keys = [segment.end - segment.start + sum(b - a for a, b in segment.before) for segment in self.segments]
         """How many tokens each segment sees, its own included."""
         self._masks: dict[tuple[int, int | None, int, torch.dtype], Tensor | None] = {}
 
@@ -160,6 +162,22 @@ class _TreeAttention(torch.autograd.Function):
                     whole[:, :, start:end] += found[:, :, first : first + end - start]
                     first += end - start
         return query, key, value, None, None, None, None
+
+
+def _blocks(segment: Segment) -> Iterator[Segment]:
+    """Yield a segment in blocks, each of which sees only what is not behind its end.
+
+    A segment with nothing before it needs none: for it, being causal is a matter of the kernel.
+    """
+    size = segment.end - segment.start if not segment.before else _BLOCK
+    for start in range(segment.start, segment.end, size):
+        before = segment.before
+        if start > segment.start:
+            *above, (first, last) = before
+            # Where a path goes on without a gap it is one range, which is read without a copy.
+            own = [(first, start)] if last == segment.start else [(first, last), (segment.start, start)]
+            before = (*above, *own)
+        yield Segment(start, min(start + size, segment.end), before)
 
 
 def _path(whole_P: Tensor, segment: Segment) -> Tensor:

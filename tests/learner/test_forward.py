@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="the extra torch is not installed")
 transformers = pytest.importorskip("transformers", reason="the extra torch is not installed")
 
+from agentgym_tok.learner import tree_attention  # noqa: E402
 from agentgym_tok.learner.forward import Forward  # noqa: E402
 from agentgym_tok.learner.packing import Asked  # noqa: E402
 from agentgym_tok.tokens import as_ids  # noqa: E402
@@ -83,15 +84,28 @@ def own_logits(model: Any, asked: list[Asked]) -> Any:
 @pytest.mark.parametrize("name", PACKED)
 @settings(max_examples=8)
 @given(
-    seed=st.integers(0, 99), lengths=st.lists(st.tuples(st.integers(0, 12), st.integers(1, 9)), min_size=1, max_size=6)
+    seed=st.integers(0, 99),
+    lengths=st.lists(st.tuples(st.integers(0, 12), st.integers(1, 9)), min_size=1, max_size=6),
+    block=st.sampled_from((1, 3, 256)),
 )
-def test_packed_logits_are_those_of_each_sequence_alone(name: str, seed: int, lengths: list[tuple[int, int]]) -> None:
+def test_packed_logits_and_gradients_are_those_of_each_sequence_alone(
+    name: str, seed: int, lengths: list[tuple[int, int]], block: int
+) -> None:
     model = make(name).double()
     asked = sequences(seed, lengths)
     expected = own_logits(model, asked)
+    direction = torch.from_numpy(np.random.default_rng(seed).normal(size=expected.shape))
+    gradients = torch.autograd.grad(expected, list(model.parameters()), direction, allow_unused=True)
     forward = Forward(model, vocab_size=50)
     assert forward.packed
-    torch.testing.assert_close(forward.logits(forward.features(asked)), expected, rtol=0, atol=1e-12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree_attention, "_BLOCK", block)
+        logits = forward.logits(forward.features(asked))
+        torch.testing.assert_close(logits, expected, rtol=0, atol=1e-12)
+        packed = torch.autograd.grad(logits, list(model.parameters()), direction, allow_unused=True)
+    for found, wanted in zip(packed, gradients, strict=True):
+        # The norms of these models compute in float32, whatever they are given.
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", PLAIN)
