@@ -51,6 +51,8 @@ class WebShopEnv(TokenEnv):
         goals: `"synthetic"` (template instructions) or `"human"` (people's).
         observation: `"text"`, or `"text_rich"` with a line for each thing.
         products: How many products are generated.
+        world: Which generated shop; 0 is the one that scores are about. Others, `WebShop-synth-1` and so on, have none
+            of its products and names: train on them, and nothing that is tested was seen.
         worker_seed: For preset `verl-agent`: the seed by which the worker shuffled.
         backend: `"native"`, or `"http"` for a running WebShop site.
         url: The address of the site.
@@ -85,6 +87,7 @@ class WebShopEnv(TokenEnv):
         goals: GoalKind = "synthetic",
         observation: Mode = "text",
         products: int = 1000,
+        world: int = 0,
         worker_seed: int = 0,
         backend: Literal["native", "http"] = "native",
         url: str | None = None,
@@ -105,6 +108,7 @@ class WebShopEnv(TokenEnv):
             goals=goals,
             observation=observation,
             products=products,
+            world=world,
             worker_seed=worker_seed,
             backend=backend,
             url=url,
@@ -144,6 +148,7 @@ def make_webshop_engine(
     goals: GoalKind = "synthetic",
     observation: Mode = "text",
     products: int = 1000,
+    world: int = 0,
     worker_seed: int = 0,
     backend: str = "native",
     url: str | None = None,
@@ -165,6 +170,10 @@ def make_webshop_engine(
     ):
         if name not in known:
             raise unknown_name(kind, name, known, where="WebShop")
+    generated = source == "synth" and data is None and backend == "native"
+    if world and not generated:
+        expected = "0 for a shop that is not generated"
+        raise ConfigError("there is no such world", where="world of WebShop", got=world, expected=expected)
     if preset == "verl-agent":
         warnings.warn(_LEAK, stacklevel=3)
 
@@ -175,10 +184,10 @@ def make_webshop_engine(
         from agentgym_tok.envs.webshop.site.engine import SiteEngine  # noqa: PLC0415  # extra `webshop-site`
 
         return SiteEngine(_address(url), tasks(_site_goals(preset, split, site_goals)), observation=observation)
-    if source == "official" or data is not None:
-        shop = open_shop(data, goals, OFFICIAL if source == "official" else SOURCE)
+    if generated:
+        shop = synth_shop(goals, products=products, world=world)
     else:
-        shop = synth_shop(goals, products=products)
+        shop = open_shop(data, goals, OFFICIAL if source == "official" else SOURCE)
     return WebShopEngine(shop, tasks(len(shop.goals)), observation=observation)
 
 

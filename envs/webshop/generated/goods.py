@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from agentgym_tok.envs.draws import Draws
-from agentgym_tok.envs.webshop.generated.words import BRANDS, KINDS, LINES, OPTION_VALUES, USES, Kind
+from agentgym_tok.envs.webshop.generated.words import KINDS, OPTION_VALUES, USES, Kind, Names
 
 __all__ = ["FAMILY", "Goods", "family", "some"]
 
@@ -38,18 +38,19 @@ class Goods:
     cents: int
 
 
-def family(draws: Draws) -> Iterator[Goods]:
+def family(draws: Draws, names: Names) -> Iterator[Goods]:
     """Yield six products that are easily mistaken for each other: one, and five that differ from it in one thing.
 
     Args:
         draws: Those of the family.
+        names: What goods are called.
     """
     kind = draws.pick(KINDS)
     aisle = kind.aisle
     first = Goods(
         kind,
-        draws.pick(BRANDS),
-        draws.pick(LINES),
+        draws.pick(names.brands),
+        draws.pick(names.lines),
         draws.pick(USES[aisle.category]),
         some(draws, aisle.attributes, draws.between(3, 5)),
         _choices(draws, kind),
@@ -63,7 +64,7 @@ def family(draws: Draws) -> Iterator[Goods]:
         yield replace(first, attributes=tuple(has))
     yield replace(first, options=_choices(draws, kind))
     # Dearer than any limit that the first one's goals name: these are at most 40 dollars above its price.
-    yield replace(first, brand=draws.pick(BRANDS), cents=first.cents + 100 * draws.between(41, 90))
+    yield replace(first, brand=draws.pick(names.brands), cents=first.cents + 100 * draws.between(41, 90))
     others = [other for other in KINDS if other.aisle is aisle and other is not kind]
     yield replace(first, kind=draws.pick(others), cents=first.cents + 100 * draws.between(0, 3))
 

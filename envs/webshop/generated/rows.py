@@ -6,13 +6,16 @@ from typing import Any
 
 from agentgym_tok.envs.draws import Draws
 from agentgym_tok.envs.webshop.generated.goods import Goods, some
-from agentgym_tok.envs.webshop.generated.words import BRANDS, KINDS
+from agentgym_tok.envs.webshop.generated.words import KINDS, Names, names_of
 
-__all__ = ["MOST_ROWS", "SynthRow", "synth_row"]
+__all__ = ["MOST_ROWS", "MOST_WORLDS", "SynthRow", "synth_row"]
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-MOST_ROWS = 36**9
-"""How many products have an id of their own."""
+_IDS = 36**9
+MOST_ROWS = 10**9
+"""Most products of a shop."""
+MOST_WORLDS = _IDS // MOST_ROWS
+"""So many shops have ids that no other one has."""
 
 # People wrote instructions for few of the official products; so few that files of a million can be read at once.
 _MOST_TOLD = 10_000
@@ -33,15 +36,16 @@ class SynthRow:
     human: Sequence[Mapping[str, Any]]
 
 
-def synth_row(index: int, goods: Goods, draws: Draws) -> SynthRow:
+def synth_row(index: int, goods: Goods, draws: Draws, world: int = 0) -> SynthRow:
     """Write a product out.
 
     Args:
-        index: Its place in the catalogue, from which its id follows.
+        index: Its place in the catalogue.
         goods: What it is.
         draws: Those of the product.
+        world: Number of the shop; the id follows from it and from the place.
     """
-    asin = _asin(index)
+    asin = _asin(world * MOST_ROWS + index)
     kind, aisle = goods.kind, goods.kind.aisle
     title, nouns = _title(goods, draws)
     wanted = some(draws, goods.attributes, draws.between(1, 3))
@@ -49,7 +53,7 @@ def synth_row(index: int, goods: Goods, draws: Draws) -> SynthRow:
         "name": title,
         "full_description": _description(goods, draws),
         "pricing": _pricing(goods, draws),
-        "small_description": _features(goods, draws),
+        "small_description": _features(goods, draws, names_of(world)),
         "images": ["https://img.invalid/none.jpg"],
         "customization_options": {
             name: [{"value": value} for value in values] for name, values in goods.options.items()
@@ -71,7 +75,7 @@ def synth_row(index: int, goods: Goods, draws: Draws) -> SynthRow:
 
 def _asin(index: int) -> str:
     # One step for each product through all numbers of nine digits: no two are alike, and none tells its place.
-    left, digits = (index * 48_271_000_127 + 7_655_321) % MOST_ROWS, ""
+    left, digits = (index * 48_271_000_127 + 7_655_321) % _IDS, ""
     for _ in range(9):
         left, digit = divmod(left, 36)
         digits += _DIGITS[digit]
@@ -95,13 +99,13 @@ def _description(goods: Goods, draws: Draws) -> str:
     return f"{said} {draws.pick(_REMARKS)}"
 
 
-def _features(goods: Goods, draws: Draws) -> list[str]:
+def _features(goods: Goods, draws: Draws, names: Names) -> list[str]:
     features = [
         f"{attribute.capitalize()}: {draws.pick(_FEATURES).format(kind=goods.kind.name, use=goods.use)}"
         for attribute in some(draws, goods.attributes, len(goods.attributes))
     ]
     other = draws.pick([kind for kind in KINDS if kind.aisle is goods.kind.aisle and kind is not goods.kind])
-    return [*features, f"Goes well with the {other.name} from {draws.pick(BRANDS)}."]
+    return [*features, f"Goes well with the {other.name} from {draws.pick(names.brands)}."]
 
 
 def _pricing(goods: Goods, draws: Draws) -> str:

@@ -16,11 +16,12 @@ from agentgym_tok.envs.draws import Draws
 from agentgym_tok.envs.webshop.catalogue import Catalogue
 from agentgym_tok.envs.webshop.drawn import GoalKind
 from agentgym_tok.envs.webshop.generated.goods import FAMILY, family
-from agentgym_tok.envs.webshop.generated.rows import MOST_ROWS, SynthRow, synth_row
+from agentgym_tok.envs.webshop.generated.rows import MOST_ROWS, MOST_WORLDS, SynthRow, synth_row
+from agentgym_tok.envs.webshop.generated.words import names_of
 from agentgym_tok.envs.webshop.shop import Shop
 from agentgym_tok.errors import ConfigError
 
-__all__ = ["FILES", "SOURCE", "synth_rows", "synth_shop", "write_synth"]
+__all__ = ["FILES", "SOURCE", "source_of", "synth_rows", "synth_shop", "write_synth"]
 
 SOURCE = "WebShop-synth"
 """The name every score on generated products carries."""
@@ -29,42 +30,52 @@ FILES = ("items_shuffle.json", "items_ins_v2.json", "items_human_ins.json")
 """Names of the three files that hold a shop, as the official ones are called."""
 
 
-def synth_rows(number: int, *, seed: int = 0) -> Iterator[SynthRow]:
-    """Yield so many products; each follows from seed and place alone, so more products begin with the same ones.
+def source_of(world: int) -> str:
+    """Return the name that scores in a generated shop carry."""
+    return f"{SOURCE}-{world}" if world else SOURCE
+
+
+def synth_rows(number: int, *, seed: int = 0, world: int = 0) -> Iterator[SynthRow]:
+    """Yield so many products; each follows from its place and the rest, so more products begin with the same ones.
 
     Args:
         number: How many.
         seed: Of the whole catalogue.
+        world: Which shop; 0 is the one that scores are about. Others have no id, brand or line of its goods.
     """
+    source, names = source_of(world), names_of(world)
     for first in range(0, number, FAMILY):
-        members = family(Draws(SOURCE, seed, "family", first // FAMILY))
+        members = family(Draws(source, seed, "family", first // FAMILY), names)
         for index, goods in zip(range(first, min(first + FAMILY, number)), members, strict=False):
-            yield synth_row(index, goods, Draws(SOURCE, seed, "product", index))
+            yield synth_row(index, goods, Draws(source, seed, "product", index), world)
 
 
 @lru_cache(maxsize=4)
-def synth_shop(goals: GoalKind = "synthetic", *, products: int = 1000, seed: int = 0) -> Shop:
+def synth_shop(goals: GoalKind = "synthetic", *, products: int = 1000, seed: int = 0, world: int = 0) -> Shop:
     """Return a generated shop; the last ones stay in memory, for all environments of the process.
 
     Args:
         goals: `"synthetic"` (template instructions) or `"human"` (in the manner of people).
         products: How many.
         seed: Of the catalogue, its prices and its goals.
+        world: Which shop, see `synth_rows`.
 
     Raises:
-        ConfigError: There cannot be so many products.
+        ConfigError: There cannot be so many products, or there is no such shop.
     """
-    return Shop.drawn(_catalogue(products, seed), goals, price_seed=seed)
+    return Shop.drawn(_catalogue(products, seed, world), goals, price_seed=seed)
 
 
 @lru_cache(maxsize=2)
-def _catalogue(products: int, seed: int) -> Catalogue:
+def _catalogue(products: int, seed: int, world: int) -> Catalogue:
     _check(products)
-    rows = list(synth_rows(products, seed=seed))
+    if not 0 <= world < MOST_WORLDS:
+        raise ConfigError("there is no such world", where=SOURCE, got=world, expected=f"0 to {MOST_WORLDS - 1}")
+    rows = list(synth_rows(products, seed=seed, world=world))
     asins = [row.item["asin"] for row in rows]
     attributes = dict(zip(asins, (row.attributes for row in rows), strict=True))
     human = dict(zip(asins, (row.human for row in rows), strict=True))
-    return Catalogue.from_raw((row.item for row in rows), attributes, human, source=SOURCE)
+    return Catalogue.from_raw((row.item for row in rows), attributes, human, source=source_of(world))
 
 
 def write_synth(

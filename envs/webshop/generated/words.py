@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-__all__ = ["BRANDS", "KINDS", "LINES", "OPTION_VALUES", "USES", "Aisle", "Kind"]
+__all__ = ["KINDS", "OPTION_VALUES", "USES", "Aisle", "Kind", "Names", "names_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,19 @@ class Aisle:
     options: tuple[str, ...]
     prices: tuple[int, int]
     attributes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Hold what goods are called.
+
+    Args:
+        brands: Invented brands.
+        lines: Invented names of product lines.
+    """
+
+    brands: tuple[str, ...]
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +175,28 @@ def _names(first: str, last: str) -> tuple[str, ...]:
     return tuple(begin + end for begin in first.split() for end in last.split())
 
 
-BRANDS = _names(
-    "Vel Tor Quin Mar Bes Lor Fen Zan Kel Dru Har Sol Pel Wex Nor Cas Jun Obr Tal Ulm Ves Yar Cor Gan Hul Ivar",
-    "mora ander illo ethic owen aria usk embo inar olde arch ision ettle ova",
+_SCORED = Names(
+    _names(
+        "Vel Tor Quin Mar Bes Lor Fen Zan Kel Dru Har Sol Pel Wex Nor Cas Jun Obr Tal Ulm Ves Yar Cor Gan Hul Ivar",
+        "mora ander illo ethic owen aria usk embo inar olde arch ision ettle ova",
+    ),
+    _names(
+        "Ki Sa Ro Mi Te Lu Ba No Fe Du Zi Pa Ju We Ha Go",
+        "ran vel tix mond lune dor pax rio sset nova quin bay mer zell",
+    ),
 )
-"""Invented brands."""
+_OTHER = Names(
+    _names(
+        "Ald Bran Crev Dol Ebb Fros Gil Hask Ing Jor Kest Lum Mirr Nev Ost Plen Rask Sten Thal Urb Vann Wim Zor",
+        "asta elin icor omir uvane ander ofel ymo endra iska umber oline",
+    ),
+    _names(
+        "Bri Cae Dae Eli Fio Gra Ilo Kae Lio Mae Nea Ori Pri Sui Tri Vio",
+        "dan fex gor lith mar nid phin rell sten thos vann wick",
+    ),
+)
 
-LINES = _names(
-    "Ki Sa Ro Mi Te Lu Ba No Fe Du Zi Pa Ju We Ha Go",
-    "ran vel tix mond lune dor pax rio sset nova quin bay mer zell",
-)
-"""Invented names of product lines."""
+
+def names_of(world: int) -> Names:
+    """Return the names of a shop's goods; those of the shop that scores are about, 0, stand in no other one."""
+    return _OTHER if world else _SCORED

@@ -130,6 +130,8 @@ def test_verl_agents_split_says_that_it_leaks() -> None:
         ({"split": "valid", "backend": "http", "url": "http://127.0.0.1:1"}, UnknownName, "unknown split"),
         ({"observation": "html"}, UnknownName, "text_rich"),
         ({"products": 0}, ConfigError, "no such number"),
+        ({"world": -1}, ConfigError, "no such world"),
+        ({"world": 1, "source": "official"}, ConfigError, "no such world"),
         ({"products": 7}, DataMissing, "no goal to offer"),
         ({"prompting": "reakt"}, UnknownName, "did you mean react"),
         ({"backend": "http"}, ConfigError, "pass url="),
@@ -306,6 +308,13 @@ def test_the_harness_logs_the_score_of_each_episode(tmp_path: Path) -> None:
         scores = [episode.turns[-1].facts["score"] for episode in store.episodes()]
     assert sorted(scores) == sorted(episode.return_ for episode in episodes)
     assert verify(tmp_path, CHAT).ok
+
+
+def test_another_generated_world_is_played_by_its_own_name() -> None:
+    env = WebShopEnv(world=2, split="all", products=60)
+    env.reset(seed=0)
+    assert env.engine.source == "WebShop-synth-2"
+    assert list(play(env))[-1][1] == 1.0
 
 
 def test_a_catalogue_in_a_folder_is_played_by_its_own_name(tmp_path: Path) -> None:

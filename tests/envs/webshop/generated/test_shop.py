@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 from agentgym_tok.envs.webshop import Catalogue, Goal, Shop, WebShopEngine
 from agentgym_tok.envs.webshop.generated.shop import FILES, SOURCE, synth_rows, synth_shop, write_synth
-from agentgym_tok.envs.webshop.generated.words import BRANDS, KINDS, LINES, OPTION_VALUES, USES
+from agentgym_tok.envs.webshop.generated.words import KINDS, OPTION_VALUES, USES, names_of
 from agentgym_tok.envs.webshop.reward import score
 from agentgym_tok.errors import ConfigError
 
@@ -168,8 +169,10 @@ def test_options_are_lost_on_no_colour_of_the_reward() -> None:
 
 
 def test_words_are_distinct_where_the_generator_draws_from_them() -> None:
-    assert len(set(BRANDS)) == len(BRANDS)
-    assert len(set(LINES)) == len(LINES)
+    scored, other = names_of(0), names_of(1)
+    for part in ("brands", "lines"):
+        names = [*getattr(scored, part), *getattr(other, part)]
+        assert len(set(names)) == len(names)
     assert len({kind.query for kind in KINDS}) == len(KINDS)
     for kind in KINDS:
         assert len(kind.aisle.attributes) >= 7
@@ -188,6 +191,26 @@ def test_more_products_begin_with_the_same_ones_and_another_seed_is_another_shop
     assert shop.catalogue.source == SOURCE
     assert synth_shop(products=30) is shop
     assert synth_shop("human", products=30).catalogue is shop.catalogue
+
+
+def test_other_worlds_share_no_product_and_no_name_with_the_one_that_scores_are_about() -> None:
+    asins: set[str] = set()
+    said: list[set[str]] = []
+    for world in range(3):
+        rows = list(synth_rows(1000, world=world))
+        ids = {row.item["asin"] for row in rows}
+        assert len(ids) == 1000
+        assert not asins & ids
+        asins |= ids
+        said.append(set(re.findall(r"\w+", json.dumps([row.item for row in rows]))))
+    for names in (names_of(0).brands, names_of(0).lines):
+        assert said[0] & {*names}
+        assert not (said[1] | said[2]) & {*names}
+    assert synth_shop(world=2).catalogue.source == "WebShop-synth-2"
+    first, second = (synth_shop(world=world).goals for world in (1, 2))
+    assert [goal.instruction_text for goal in first] != [goal.instruction_text for goal in second]
+    with pytest.raises(ConfigError, match="no such world"):
+        synth_shop(world=-1)
 
 
 # Scores of another shop are not comparable: whoever changes it renames the source.
