@@ -71,9 +71,13 @@ class ToolCalls:
         return Command(command(call.name, text), format_ok=len(turn.tool_calls) == 1, call=call)
 
     def answer(self, command: str) -> Message:
-        """Return the call as a message, which the chat format writes as its template does."""
+        """Return the call as a message, which the chat format writes as its template does.
+
+        Its text begins with a blank, as the words of a passage do: behind a blank they have the ids that they have
+        there, so that who imitates an expert copies. Reading drops it.
+        """
         asked = read_command(command)
         if asked is None:
             return Message("assistant", command)
-        call = ToolCall(asked.verb, {_ARGUMENTS[asked.verb]: asked.text}, _CALL_ID)
+        call = ToolCall(asked.verb, {_ARGUMENTS[asked.verb]: f" {asked.text}"}, _CALL_ID)
         return Message("assistant", "", tool_calls=(call,))

@@ -1,15 +1,18 @@
 """One cell of the study: an arm and a seed, trained from the warm start and tested on all held-out games."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from arms import ARMS, BASE
 
 from agentgym_tok import ChatFormat, Sampling
-from agentgym_tok.envs.alfworld import ALFWorldEnv
+from agentgym_tok.envs.alfworld import ALFWorldEngine, Game, GameSet, OfficialGames, SynthGames
+from agentgym_tok.envs.alfworld.prompts import ALFWORLD_WORDS
+from agentgym_tok.envs.token_env import TokenEnv
 from agentgym_tok.harness import Harness
 from agentgym_tok.learner.torch_learner import TorchLearner
 from agentgym_tok.learner.training import SkillUse, TrainConfig, Training
@@ -18,7 +21,7 @@ from agentgym_tok.learner.training.run_folder import RunFolder
 from agentgym_tok.learner.training.skill_prompts import with_skills
 from agentgym_tok.learner.training.skill_store import SkillStore
 from agentgym_tok.policies import load_policy
-from agentgym_tok.trace import TraceStore, verify
+from agentgym_tok.trace import Episode, TraceStore, verify
 
 __all__ = ["CHAT", "Cell", "Worlds", "play_test"]
 
@@ -29,13 +32,40 @@ TESTS = Sampling(temperature=0.4, max_tokens=32)
 
 
 @dataclass(frozen=True, slots=True)
+class First:
+    """Offer the first games of a set.
+
+    Args:
+        games: The set.
+        count: How many.
+    """
+
+    games: GameSet
+    count: int
+
+    @property
+    def source(self) -> str:
+        """Return the name of the set."""
+        return self.games.source
+
+    def tasks(self) -> Sequence[str]:
+        """Return their ids."""
+        return self.games.tasks()[: self.count]
+
+    def game(self, task: str) -> Game:
+        """Return one of them."""
+        return self.games.game(task)
+
+
+@dataclass(frozen=True, slots=True)
 class Worlds:
     """Say which games are played.
 
     Args:
         source: `official`, or `synth` for the reduced study.
         splits: Held-out ones.
-        games: How many of each split are tested; all without it.
+        games: How many of each split are played; all without it.
+        tries: How often each game is tested.
         train_steps: Turns of an episode in training.
         test_steps: Turns of an episode in tests; 50 is what everybody reports.
     """
@@ -43,16 +73,22 @@ class Worlds:
     source: str = "official"
     splits: tuple[str, ...] = ("valid_seen", "valid_unseen")
     games: int | None = None
+    tries: int = 1
     train_steps: int = 25
     test_steps: int = 50
 
-    def train(self) -> ALFWorldEnv:
+    def train(self) -> TokenEnv:
         """Make the world of training."""
-        return ALFWorldEnv(CHAT, source=self.source, split="train", max_steps=self.train_steps)  # type: ignore[arg-type]
+        return self._world("train", self.train_steps)
 
-    def test(self, split: str) -> ALFWorldEnv:
+    def test(self, split: str) -> TokenEnv:
         """Make the world of a test."""
-        return ALFWorldEnv(CHAT, source=self.source, split=split, max_steps=self.test_steps)  # type: ignore[arg-type]
+        return self._world(split, self.test_steps)
+
+    def _world(self, split: str, max_steps: int) -> TokenEnv:
+        games: GameSet = OfficialGames(split) if self.source == "official" else SynthGames(split)
+        engine = ALFWorldEngine(games if self.games is None else First(games, self.games))
+        return TokenEnv(engine, CHAT, "transcript", words=ALFWORLD_WORDS, max_steps=max_steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +102,7 @@ class Cell:
         warm: The model that all arms begin with.
         worlds: Which games.
         changed: What differs from `BASE`, for the reduced study.
+        learner: Another one shows that what it breaks matters.
     """
 
     arm: str
@@ -74,6 +111,7 @@ class Cell:
     warm: Path
     worlds: Worlds
     changed: Mapping[str, Any]
+    learner: type[TorchLearner] = TorchLearner
 
     def run(self) -> None:
         """Train and test; what is done already is left, what was broken off goes on."""
@@ -90,7 +128,7 @@ class Cell:
 
     def _train(self, model: Path) -> None:
         config, folder = self.config(), RunFolder(self.folder / "train")
-        learner = TorchLearner(self.warm, CHAT, config.loss, config.learner)
+        learner = self.learner(self.warm, CHAT, config.loss, config.learner)
         training = Training(
             config,
             chat=CHAT,
@@ -124,17 +162,27 @@ def play_test(model: Path, folder: Path, worlds: Worlds, *, skills: bool = False
     found: dict[str, Any] = {}
     for split in worlds.splits:
 
-        def make(split: str = split) -> ALFWorldEnv:
+        def make(split: str = split) -> TokenEnv:
             return worlds.test(split)
 
         make_env = with_skills(make, lambda: store_of_skills.retriever) if skills else make
-        tasks = [*make().engine.tasks()][: worlds.games]
+        tasks = make().engine.tasks()
         with TraceStore(folder, shard=split, chat=CHAT) as store:
             harness = Harness(load_policy(f"numpy:{model}", CHAT), CHAT, store=store, sampling=TESTS)
-            episodes = harness.run_many(make_env, tasks, concurrency=64, seed=0, resume=folder)
+            episodes = harness.run_many(
+                make_env, tasks, group_size=worlds.tries, concurrency=64, seed=0, resume=folder
+            )
         found[split] = {
-            episode.head.task: {"success": bool(episode.success), "turns": len(episode.steps)} for episode in episodes
+            task: {
+                "success": fmean(bool(episode.success) for episode in group),
+                "turns": fmean(len(episode.steps) for episode in group),
+            }
+            for task, group in zip(tasks, _groups(episodes, worlds.tries), strict=True)
         }
     if not verify(folder).ok:
         raise SystemExit(f"the trace of {folder} is broken")
     results.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def _groups(episodes: Sequence[Episode], size: int) -> Iterator[Sequence[Episode]]:
+    return (episodes[place : place + size] for place in range(0, len(episodes), size))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agentgym_tok import ChatFormat
@@ -72,6 +73,22 @@ def test_the_expert_calls_tools_as_each_template_writes_them(name: str, request:
     env = SearchQAEnv(chat, split="test")
     env.reset(seed=0)
     assert [tool["function"]["name"] for tool in env.context.root.tools] == ["search", "answer"]
+
+
+def test_an_experts_answer_has_the_ids_that_it_has_in_its_passage(builtin: ChatFormat) -> None:
+    env = SearchQAEnv(builtin, split="test")
+    for task in range(40):
+        context_T, info = env.reset(options={"task": task})
+        while env.running:
+            read_T = context_T
+            turn_T = builtin.encode_turn(env.hints()["explorer"])
+            context_T, *_, info = env.step(turn_T)
+        assert not info["answer"].startswith(" ")
+        quoted_T = builtin.encode(f" {info['answer']}")
+        for ids_T in (turn_T, read_T):
+            assert any(
+                np.array_equal(ids_T[start : start + len(quoted_T)], quoted_T) for start in range(len(ids_T))
+            ), info["answer"]
 
 
 def test_words_of_a_person_that_are_no_command_are_said_as_they_are(builtin: ChatFormat) -> None:
