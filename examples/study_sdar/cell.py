@@ -169,9 +169,7 @@ def play_test(model: Path, folder: Path, worlds: Worlds, *, skills: bool = False
         tasks = make().engine.tasks()
         with TraceStore(folder, shard=split, chat=CHAT) as store:
             harness = Harness(load_policy(f"numpy:{model}", CHAT), CHAT, store=store, sampling=TESTS)
-            episodes = harness.run_many(
-                make_env, tasks, group_size=worlds.tries, concurrency=64, seed=0, resume=folder
-            )
+            episodes = harness.run_many(make_env, tasks, group_size=worlds.tries, concurrency=64, seed=0, resume=folder)
         found[split] = {
             task: {
                 "success": fmean(bool(episode.success) for episode in group),

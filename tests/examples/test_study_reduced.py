@@ -1,6 +1,7 @@
 """The study of minutes: GRPO and SDAR learn four games, and a learner with a broken gradient does not."""
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -20,10 +21,10 @@ from sabotage import ShiftedMasks, ShuffledAdvantages  # noqa: E402
 
 from agentgym_tok.learner.torch_learner import TorchLearner  # noqa: E402
 
-# Points that broken learners gained, seeds 0 to 3 with shuffled advantages and then with shifted masks; and that the
-# right one gained, seeds 0 to 2. Measured as these tests measure; `docs/study.md` says how.
-BROKEN = SABOTAGED_FIGURES
-RIGHT = RIGHT_FIGURES
+# Points that broken learners gained, seeds 0 to 2 with shuffled advantages and with shifted masks: all unlearned what the
+# warm start could do, which solves 24.2 %. And what the right one gained. Two cores of AMD EPYC, torch 2.13.
+BROKEN = (-24.2,) * 6
+RIGHT = (74.2, 25.8, 37.5)
 MARGIN = 15.0
 """More than three standard deviations above what broken learners gained, and well below what the right one does."""
 
@@ -46,21 +47,22 @@ def test_the_margin_is_out_of_reach_of_broken_learners() -> None:
     assert statistics.fmean(BROKEN) + 3 * statistics.stdev(BROKEN) < MARGIN < min(RIGHT)
 
 
-def test_grpo_and_sdar_gain_the_margin_and_are_drawn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arm", ["grpo", "sdar"])
+def test_an_arm_gains_the_margin_and_is_drawn(arm: str, tmp_path: Path) -> None:
+    # One thread each, or the workers of the tests take the cores from each other.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     for script, *options in (
-        ("run.py", "--reduced", "--out", str(tmp_path / "study")),
+        ("run.py", "--reduced", "--arm", arm, "--out", str(tmp_path / "study")),
         ("draw.py", str(tmp_path / "study"), "--out", str(tmp_path / "figures")),
     ):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", str(STUDY / script), *options], capture_output=True, text=True, check=False
-        )
+        command = [sys.executable, "-W", "error", str(STUDY / script), *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         assert done.returncode == 0, done.stderr
-    warm = success(tmp_path / "study" / "warm" / "test")
-    for arm in ("grpo", "sdar"):
-        assert success(tmp_path / "study" / arm / "0" / "test") - warm > MARGIN, arm
+    warm, trained = (success(tmp_path / "study" / place / "test") for place in ("warm", f"{arm}/0"))
+    assert trained - warm > MARGIN
     tables = (tmp_path / "figures" / "tables.md").read_text()
-    for line in ("| grpo | 1 |", "| sdar | 1 |", "| sdar - grpo | 1 |", "| grpo - warm | 1 |"):
-        assert line in tables
+    assert f"| {arm} | 1 |" in tables
+    assert f"| {arm} - warm | 1 |" in tables
     assert {file.name for file in (tmp_path / "figures").glob("*.png")} >= {"kinds.png", "rollouts_success.png"}
 
 

@@ -86,9 +86,9 @@ def test_an_experts_answer_has_the_ids_that_it_has_in_its_passage(builtin: ChatF
         assert not info["answer"].startswith(" ")
         quoted_T = builtin.encode(f" {info['answer']}")
         for ids_T in (turn_T, read_T):
-            assert any(
-                np.array_equal(ids_T[start : start + len(quoted_T)], quoted_T) for start in range(len(ids_T))
-            ), info["answer"]
+            assert any(np.array_equal(ids_T[start : start + len(quoted_T)], quoted_T) for start in range(len(ids_T))), (
+                info["answer"]
+            )
 
 
 def test_words_of_a_person_that_are_no_command_are_said_as_they_are(builtin: ChatFormat) -> None:
