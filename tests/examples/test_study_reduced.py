@@ -21,8 +21,8 @@ from sabotage import ShiftedMasks, ShuffledAdvantages  # noqa: E402
 
 from agentgym_tok.learner.torch_learner import TorchLearner  # noqa: E402
 
-# Points that broken learners gained, seeds 0 to 2 with shuffled advantages and with shifted masks: all unlearned what the
-# warm start could do, which solves 24.2 %. And what the right one gained. Two cores of AMD EPYC, torch 2.13.
+# Points that broken learners gained, seeds 0 to 2 with shuffled advantages and with shifted masks: all unlearned what
+# the warm start could do, which solves 24.2 %. And what the right one gained. Two cores of AMD EPYC, torch 2.13.
 BROKEN = (-24.2,) * 6
 RIGHT = (74.2, 25.8, 37.5)
 MARGIN = 15.0

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.errors import ConfigError, unknown_name
+from agentgym_tok.learner.training.copying import THETA, lay_copying_heads
 from agentgym_tok.policies.options import checked_options, split_options
 
 __all__ = ["is_new", "make_model", "save_model"]
@@ -48,7 +49,10 @@ def make_model(model: str, chat: ChatFormat, folder: Path) -> str:
     if not (folder / _FILE).is_file():
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.made_with_seed)
-            transformers.Qwen2ForCausalLM(config).save_pretrained(folder)
+            made = transformers.Qwen2ForCausalLM(config)
+            if config.made_copying:
+                lay_copying_heads(made)
+        made.save_pretrained(folder)
     return str(folder)
 
 
@@ -61,6 +65,7 @@ def qwen2(
     kv_heads: PositiveInt = 2,
     intermediate: PositiveInt | None = None,
     context: PositiveInt = 4096,
+    copies: bool = False,
     seed: NonNegativeInt = 0,
 ) -> "transformers.Qwen2Config":
     """Return the configuration of a small Qwen2 whose embedding is its head.
@@ -73,6 +78,7 @@ def qwen2(
         kv_heads: Heads of keys and values.
         intermediate: Width inside a layer; three times `hidden` without it.
         context: Most ids of a sequence.
+        copies: It begins with two heads that copy, see `lay_copying_heads`: for worlds whose names or numbers are new.
         seed: What its weights are drawn by.
 
     Raises:
@@ -94,7 +100,9 @@ def qwen2(
         num_key_value_heads=kv_heads,
         max_position_embeddings=context,
         tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": THETA if copies else 1e4},
         made_with_seed=seed,
+        made_copying=copies,
     )
 
 

@@ -1,0 +1,71 @@
+"""A new model that copies says random ids again before it was trained, and another one does not."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from two_buttons import CHAT
+
+from agentgym_tok.errors import ConfigError
+from agentgym_tok.learner.training.models import make_model
+from agentgym_tok.policies import load_policy
+from agentgym_tok.tokens import as_ids
+from agentgym_tok.types import Sampling, ScoreRequest
+
+MODEL = "new:qwen2?hidden=128&layers=4&context=1024"
+
+
+def sequences(count: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ids [N, T] of which three pieces are said again, and the places that foresee them."""
+    pieces = [(30, 60), (120, 150), (300, 340)]
+    draw = np.random.default_rng(0)
+    rows, places = [], []
+    for _ in range(count):
+        source = draw.permutation(CHAT.vocab_size)[:400]
+        rows.append(np.concatenate([source, *(source[start:end] for start, end in pieces)]))
+    length = 400
+    for start, end in pieces:
+        places += range(length, length + end - start - 1)
+        length += end - start
+    return torch.from_numpy(np.array(rows)), torch.tensor(places)
+
+
+@torch.no_grad()
+def copied(model: str) -> float:
+    """Return how many of the ids that are said again a model would say."""
+    ids_N_T, places = sequences()
+    logits = transformers.AutoModelForCausalLM.from_pretrained(model)(ids_N_T).logits
+    return float((logits.argmax(-1)[:, places] == ids_N_T[:, places + 1]).float().mean())
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_it_copies_what_it_never_saw(seed: int, tmp_path: Path) -> None:
+    assert copied(make_model(f"{MODEL}&copies=1&seed={seed}", CHAT, tmp_path)) > 0.8
+
+
+def test_another_new_model_does_not(tmp_path: Path) -> None:
+    assert copied(make_model(MODEL, CHAT, tmp_path)) < 0.01
+
+
+@pytest.mark.parametrize("other", ["hidden=256&layers=3&kv_heads=1", "hidden=192&layers=2&heads=6&kv_heads=6"])
+def test_other_sizes_copy_too(other: str, tmp_path: Path) -> None:
+    options = dict(pair.split("=") for pair in f"hidden=128&context=1024&copies=1&{other}".split("&"))
+    model = "new:qwen2?" + "&".join(f"{name}={value}" for name, value in options.items())
+    assert copied(make_model(model, CHAT, tmp_path)) > 0.7
+
+
+def test_the_small_engine_computes_what_transformers_does(tmp_path: Path) -> None:
+    model = make_model(f"{MODEL}&copies=1", CHAT, tmp_path)
+    ids_N_T, _ = sequences(1)
+    ids_T = as_ids(ids_N_T[0].numpy())
+    request = ScoreRequest(ids_T, ((400, len(ids_T), Sampling()),))
+    ours, theirs = (load_policy(f"{kind}:{model}", CHAT).score([request])[0].raw_S for kind in ("numpy", "hf"))
+    np.testing.assert_allclose(ours, theirs, atol=2e-3)
+
+
+@pytest.mark.parametrize("sizes", ["layers=1", "layers=2&heads=2&kv_heads=1"])
+def test_a_model_without_room_for_both_heads_is_refused(sizes: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="do not fit"):
+        make_model(f"new:qwen2?hidden=128&copies=1&{sizes}", CHAT, tmp_path)
