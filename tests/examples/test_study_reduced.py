@@ -21,12 +21,8 @@ from sabotage import ShiftedMasks, ShuffledAdvantages  # noqa: E402
 
 from agentgym_tok.learner.torch_learner import TorchLearner  # noqa: E402
 
-# Points that broken learners gained, seeds 0 to 2 with shuffled advantages and with shifted masks: all unlearned what
-# the warm start could do, which solves 24.2 %. And what the right one gained. Two cores of AMD EPYC, torch 2.13.
-BROKEN = (-24.2,) * 6
-RIGHT = (74.2, 25.8, 37.5)
 MARGIN = 15.0
-"""More than three standard deviations above what broken learners gained, and well below what the right one does."""
+"""Points; more than three standard deviations above what broken learners gain, which a deep test measures anew."""
 
 
 def success(test: Path) -> float:
@@ -41,10 +37,6 @@ def gained(folder: Path, learner: type[TorchLearner], seed: int = 0) -> float:
     cell = Cell("grpo", seed, folder / "cell", WARM, REDUCED_WORLDS, REDUCED, learner)
     cell.run()
     return success(folder / "cell" / "test") - success(folder / "warm")
-
-
-def test_the_margin_is_out_of_reach_of_broken_learners() -> None:
-    assert statistics.fmean(BROKEN) + 3 * statistics.stdev(BROKEN) < MARGIN < min(RIGHT)
 
 
 @pytest.mark.parametrize("arm", ["grpo", "sdar"])
@@ -72,7 +64,10 @@ def test_a_broken_gradient_does_not_gain_the_margin(learner: type[TorchLearner],
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("learner", [TorchLearner, ShuffledAdvantages, ShiftedMasks])
-def test_other_seeds_say_the_same(learner: type[TorchLearner], seed: int, tmp_path: Path) -> None:
-    assert (gained(tmp_path, learner, seed) > MARGIN) == (learner is TorchLearner)
+def test_the_margin_is_out_of_reach_of_broken_learners_and_within_that_of_the_right_one(tmp_path: Path) -> None:
+    learners = (TorchLearner, ShuffledAdvantages, ShiftedMasks)
+    right, *broken = (
+        [gained(tmp_path / learner.__name__ / str(seed), learner, seed) for seed in range(3)] for learner in learners
+    )
+    points = [point for part in broken for point in part]
+    assert statistics.fmean(points) + 3 * statistics.stdev(points) < MARGIN < min(right)
