@@ -13,6 +13,15 @@ class Explorer(Protocol):
     would do then, from where that player stands, is what imitation needs.
     """
 
+    @property
+    def thought(self) -> str:
+        """What it says before the command that `act` returns; empty where it says nothing.
+
+        A small model that imitates it reads its own words: each step from one text to the next is then a copy. Equal
+        texts give equal thoughts.
+        """
+        ...
+
     def reset(self, observation: str) -> None:
         """Begin an episode.
 

@@ -94,8 +94,13 @@ class Prompting(Protocol):
         """Read the command from a turn."""
         ...
 
-    def answer(self, command: str) -> str | Message:
-        """Return the turn that an expert would write for a command, as `ChatFormat.encode_turn` takes it."""
+    def answer(self, command: str, thought: str = "") -> str | Message:
+        """Return the turn that an expert would write for a command, as `ChatFormat.encode_turn` takes it.
+
+        Args:
+            command: The command.
+            thought: What the expert says before it, where it says anything.
+        """
         ...
 
 
@@ -135,9 +140,9 @@ class Transcript:
         blocks = _ACTION.findall(turn.content)
         return Command((blocks[-1] if blocks else turn.content).strip(), format_ok=len(blocks) == 1)
 
-    def answer(self, command: str) -> str:
+    def answer(self, command: str, thought: str = "") -> str:
         """Return the command between its tags."""
-        return f"<action>{command}</action>"
+        return f"{thought}<action>{command}</action>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +215,6 @@ class Step:
         reasoned = turn.reasoning is not None and turn.reasoning_closed
         return Command(text.lower(), format_ok=bool(blocks) and reasoned and not _CJK.search(turn.content))
 
-    def answer(self, command: str) -> str:
-        """Return the command between its tags, after an empty reasoning block that the protocol asks for."""
-        return f"<think>\n</think>\n<action>{command}</action>"
+    def answer(self, command: str, thought: str = "") -> str:
+        """Return the command between its tags, after the reasoning block that the protocol asks for, be it empty."""
+        return f"<think>{thought}\n</think>\n<action>{command}</action>"

@@ -58,6 +58,6 @@ class React:
             actions += [rest.strip()] if name == "Action" else []
         return Command(actions[0] if actions else "", format_ok=names == ["Thought", "Action"])
 
-    def answer(self, command: str) -> str:
-        """Return the command in its line, after a thought that says as much."""
-        return f"Thought: the next step is clear.\nAction: {command}"
+    def answer(self, command: str, thought: str = "") -> str:
+        """Return the command in its line, after the thought, or one that says that there is none."""
+        return f"Thought: {thought.strip() or 'the next step is clear.'}\nAction: {command}"

@@ -297,19 +297,17 @@ class TokenEnv(gym.Env[Ids, Ids]):
         """
         answer = self.prompting.answer
 
-        def turn(command: str | None) -> str | Message | None:
-            return None if command is None else answer(command)
-
+        expert = self.engine.expert_command()
         return {
-            "expert": turn(self.engine.expert_command()),
-            "explorer": turn(self._explore()),
+            "expert": None if expert is None else answer(expert),
+            "explorer": self._explore(),
             "admissible": tuple(answer(choice) for choice in self._observation.admissible_commands),
         }
 
     # ---- inside
 
-    def _explore(self) -> str | None:
-        """Tell the explorer what came since it was asked last, and ask it."""
+    def _explore(self) -> str | Message | None:
+        """Tell the explorer what came since it was asked last, and ask it for a turn."""
         make = type(self).explorer
         if make is None:
             return None
@@ -321,7 +319,8 @@ class TokenEnv(gym.Env[Ids, Ids]):
         for exchange, text in zip(self._history[self._told :], texts[self._told + 1 :], strict=True):
             explorer.follow(exchange.command.text, text)
         self._explorer, self._told = explorer, len(self._history)
-        return explorer.act()
+        command = explorer.act()
+        return None if command is None else self.prompting.answer(command, explorer.thought)
 
     def _require_running(self) -> None:
         if not self._running:

@@ -82,9 +82,9 @@ class Report:
         """Take what was said."""
         return Command(turn.content.strip(), format_ok=bool(turn.content.strip()))
 
-    def answer(self, command: str) -> str:
+    def answer(self, command: str, thought: str = "") -> str:
         """Return the words."""
-        return command
+        return f"{thought}{command}"
 
 
 class Visit:
@@ -178,6 +178,6 @@ class Visiting:
         """Read as the caller is read."""
         return self.inner.read(turn)
 
-    def answer(self, command: str) -> str | Message:
+    def answer(self, command: str, thought: str = "") -> str | Message:
         """Say as the caller would."""
-        return self.inner.answer(command)
+        return self.inner.answer(command, thought)

@@ -142,8 +142,9 @@ class Conversation:
         said = said_of(turn)
         return Command(said.command(), format_ok=len(said.calls) == len(turn.tool_calls))
 
-    def answer(self, command: str) -> str | Message:
-        """Return the turn of a command: of its JSON, or of plain words."""
+    def answer(self, command: str, thought: str = "") -> str | Message:
+        """Return the turn of a command: of its JSON, or of plain words; programs have no experts, who think."""
+        del thought
         said = read_said(command)
         if not said.calls and said.reasoning is None:
             return said.content

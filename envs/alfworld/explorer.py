@@ -36,6 +36,8 @@ class ALFWorldExplorer:
     the likeliest first, until the world says that it is over.
     """
 
+    thought = ""
+
     def __init__(self) -> None:
         self._memory = Memory("")
         self._wish = Wish(())

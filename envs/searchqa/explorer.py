@@ -1,7 +1,7 @@
 """A reader who finds out: takes the question apart, searches for what is missing, reads, and answers."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from agentgym_tok.envs.searchqa.commands import command, read_command
@@ -58,6 +58,9 @@ class SearchQAExplorer:
 
     It knows the sentences that questions and passages of the generated world are made of, and no name in it. Any other
     question is searched as it stands, and answered by the title of the first passage.
+
+    A turn begins with what was learned since the one before. With a blank before it every name has the ids that it has
+    in the passages, so that who imitates it copies.
     """
 
     def __init__(self) -> None:
@@ -69,21 +72,23 @@ class SearchQAExplorer:
         self._puzzle = _take_apart(self._question)
         self._passages: dict[str, str] = {}
         self._searched: set[str] = set()
+        self.thought = ""
 
     def follow(self, command: str, observation: str) -> None:
         """Learn what was done and answered; see `Explorer.follow`."""
-        asked = read_command(command)
+        asked, known = read_command(command), self._known()
         if asked is not None and asked.verb == "search":
             self._searched.add(asked.text)
             for title, other_title, text in _PASSAGE.findall(observation):
                 self._passages.setdefault(title or other_title, text)
+        self.thought = self._think({fact: value for fact, value in self._known().items() if fact not in known})
 
     def act(self) -> str:
         """Return the next search, or the answer; see `Explorer.act`."""
         ends = [self._find(fact) for fact in self._puzzle.facts]
         missing = [end for end in ends if isinstance(end, _Fact)]
         if not missing and ends:
-            return command("answer", self._conclude([end for end in ends if isinstance(end, str)]))
+            return command("answer", self._conclude([end for end in ends if isinstance(end, str)])[1])
         query = next((query for query in self._queries(missing) if query not in self._searched), None)
         if query is not None:
             return command("search", query)
@@ -96,22 +101,48 @@ class SearchQAExplorer:
         of = self._find(thing.of)
         if not isinstance(of, str):
             return of
+        fact = _Fact(thing.name, of)
         said = _SAYS[thing.name].search(self._passages.get(of, ""))
-        return said[1] if said else _Fact(thing.name, of)
+        return said[1] if said else fact
+
+    def _known(self) -> dict[_Fact, str]:
+        """Return the facts on the ways that the question names, as far as they were told, in their order."""
+        known: dict[_Fact, str] = {}
+        for fact in self._puzzle.facts:
+            way: list[_Fact] = [fact]
+            while isinstance(of := way[-1].of, _Fact):
+                way.append(of)
+            for step in reversed(way):
+                of, value = self._find(step.of), self._find(step)
+                if isinstance(of, str) and isinstance(value, str):
+                    known[_Fact(step.name, of)] = value
+        return known
+
+    def _think(self, learned: Mapping[_Fact, str]) -> str:
+        """Say what was learned, and what follows where it was a comparison."""
+        said = [f" {fact.of} {RELATIONS[fact.name].says.format(value)}." for fact, value in learned.items()]
+        ends = [self._find(fact) for fact in self._puzzle.facts]
+        if len(ends) > 1 and all(isinstance(end, str) for end in ends):
+            names = [self._find(fact.of) for fact in self._puzzle.facts]
+            said += [f" {end}: {name}." for end, name in zip(ends, names, strict=True)]
+            number, name = self._conclude([str(end) for end in ends])
+            said.append(f" {'Larger' if self._puzzle.larger else 'Smaller'}: {number}: {name}.")
+        return "".join(said)
 
     def _queries(self, missing: Sequence[_Fact]) -> list[str]:
         """Return what may be searched for, the best first: all that is missing in one, then one thing at a time."""
         if not missing:
             return [self._question]
-        exact = [f"{fact.of} {RELATIONS[fact.name].says.replace('{}', '').strip()}" for fact in missing]
+        exact = [" ".join([str(fact.of), *RELATIONS[fact.name].says.replace("{}", "").split()]) for fact in missing]
         return [" ".join(exact), *exact, *(str(fact.of) for fact in missing), self._question]
 
-    def _conclude(self, ends: Sequence[str]) -> str:
+    def _conclude(self, ends: Sequence[str]) -> tuple[str, str]:
+        """Return the deciding value and the answer."""
         if len(ends) == 1:
-            return ends[0]
+            return ends[0], ends[0]
         numbers = [int(end) if end.isdigit() else 0 for end in ends]
-        best = (max if self._puzzle.larger else min)(numbers)
-        return str(self._find(self._puzzle.facts[numbers.index(best)].of))
+        best = numbers.index((max if self._puzzle.larger else min)(numbers))
+        return ends[best], str(self._find(self._puzzle.facts[best].of))
 
 
 def _take_apart(question: str) -> _Puzzle:

@@ -103,12 +103,13 @@ class SearchR1:
         found = _EITHER.search(_cut(spoken(turn)))
         return Command("", format_ok=False) if found is None else Command(command(found[1], found[2]), format_ok=True)
 
-    def answer(self, command: str) -> str | Message:
+    def answer(self, command: str, thought: str = "") -> str | Message:
         """Return the command between its tags; a search does not end the turn."""
         asked = read_command(command)
         if asked is None:
             return Message("inline", command)
-        turn = f"<{asked.verb}> {asked.text} </{asked.verb}>"
+        reasoned = f"<think>{thought} </think>\n" if thought else ""
+        turn = f"{reasoned}<{asked.verb}> {asked.text} </{asked.verb}>"
         return turn if asked.verb == "answer" else Message("inline", turn)
 
 
@@ -162,10 +163,10 @@ class SearchStep:
                 return Command(command(verb, block[1]), format_ok=kept)
         return Command("", format_ok=False)
 
-    def answer(self, command: str) -> str:
-        """Return the command between its tags, after an empty thought."""
+    def answer(self, command: str, thought: str = "") -> str:
+        """Return the command between its tags, after the thought, be it empty."""
         asked = read_command(command)
-        return command if asked is None else f"<think>\n</think>\n<{asked.verb}>{asked.text}</{asked.verb}>"
+        return command if asked is None else f"<think>{thought}\n</think>\n<{asked.verb}>{asked.text}</{asked.verb}>"
 
 
 def _step(command: str, answer: str) -> tuple[str, ...]:

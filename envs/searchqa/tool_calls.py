@@ -70,8 +70,8 @@ class ToolCalls:
             return Command("", format_ok=False, call=call)
         return Command(command(call.name, text), format_ok=len(turn.tool_calls) == 1, call=call)
 
-    def answer(self, command: str) -> Message:
-        """Return the call as a message, which the chat format writes as its template does.
+    def answer(self, command: str, thought: str = "") -> Message:
+        """Return the call as a message, behind the thought, which the chat format writes as its template does.
 
         Its text begins with a blank, as the words of a passage do: behind a blank they have the ids that they have
         there, so that who imitates an expert copies. Reading drops it.
@@ -80,4 +80,4 @@ class ToolCalls:
         if asked is None:
             return Message("assistant", command)
         call = ToolCall(asked.verb, {_ARGUMENTS[asked.verb]: f" {asked.text}"}, _CALL_ID)
-        return Message("assistant", "", tool_calls=(call,))
+        return Message("assistant", thought, tool_calls=(call,))

@@ -18,7 +18,7 @@ from agentgym_tok.envs.webshop.engine import WebShopEngine
 from agentgym_tok.envs.webshop.explorer import WebShopExplorer
 from agentgym_tok.envs.webshop.generated.shop import SOURCE, synth_shop
 from agentgym_tok.envs.webshop.pages import Mode
-from agentgym_tok.envs.webshop.prompts import WEBSHOP_WORDS, WebShopStep
+from agentgym_tok.envs.webshop.prompts import WEBSHOP_WORDS, WebShopStep, WebShopTranscript
 from agentgym_tok.envs.webshop.splits import PRESETS, split_goals
 from agentgym_tok.errors import ConfigError, unknown_name
 from agentgym_tok.tokens import Span
@@ -72,7 +72,7 @@ class WebShopEnv(TokenEnv):
         ConfigError: Options that do not go together.
     """
 
-    presets: ClassVar[Presets] = MappingProxyType({**PROMPTINGS, "step": WebShopStep})
+    presets: ClassVar[Presets] = MappingProxyType({**PROMPTINGS, "transcript": WebShopTranscript, "step": WebShopStep})
     metrics: ClassVar[Mapping[str, str]] = MappingProxyType({"score": "score"})
     explorer = WebShopExplorer
 

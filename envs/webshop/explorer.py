@@ -1,6 +1,6 @@
 """A customer who finds out: searches, opens what looks right, compares what the pages say, and buys."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from agentgym_tok.envs.webshop.reading import Offer, Seen, read_demand, read_page, words_of
@@ -17,6 +17,8 @@ _LIKELY = 0.85
 _UNSAID = 2
 # Commands that a look at a product takes, there and back; and to read on there, come back, and buy another one.
 _LOOK, _READ = 2, 6
+# Pieces of a line of the results: id, title, price.
+_LINE = 3
 
 
 @dataclass(slots=True)
@@ -43,7 +45,8 @@ class _Candidate:
 class WebShopExplorer:
     """Buy what the instruction asks for, by what the pages say; see `Explorer`.
 
-    It clicks names as the page writes them, so that who imitates it copies ids.
+    It takes offers in the order of the page, and thinks aloud in the page's own words: the lines of the results down to
+    the one that it opens, then what it looks for there, and whether it is there. So who imitates it copies ids.
 
     Args:
         patience: How many commands it allows itself; the last ones go to the best product that it has seen.
@@ -62,6 +65,8 @@ class WebShopExplorer:
         self._at: _Candidate | None = None
         self._chosen: set[str] = set()
         self._decided: _Candidate | None = None
+        self._opened: _Candidate | None = None
+        self.thought = ""
         self._page, self._steps, self._searches = 1, 0, 0
 
     def follow(self, command: str, observation: str) -> None:
@@ -81,9 +86,10 @@ class WebShopExplorer:
                 self._known.setdefault(offer.asin.lower(), _Candidate(offer, self._page, rank))
         elif seen.kind == "item":
             if before.kind == "results":
-                self._at, self._chosen = self._known.get(name), set()
-            elif name in map(str.lower, seen.pieces):
-                self._chosen.add(name)
+                self._at, self._chosen = self._known.get(name.strip()), set()
+                self._opened = self._at
+            elif name.strip() in map(str.lower, seen.pieces):
+                self._chosen.add(name.strip())
             if self._at is not None:
                 self._at.options = [option.lower() for option in seen.options(self._at.offer.title)]
                 self._ask(self._at.options)
@@ -94,6 +100,7 @@ class WebShopExplorer:
     def act(self) -> str | None:
         """Return a step towards the best product; see `Explorer.act`."""
         kind = self._seen.kind
+        self.thought = ""
         if kind == "start":
             words = self._demand.query.split()
             # What finds nothing is said shorter.
@@ -103,6 +110,7 @@ class WebShopExplorer:
         aim = self._aim()
         if kind == "results":
             return self._leave_results(aim)
+        self.thought = self._think()
         if aim is None or aim is not self._at or kind == "sub":
             return "click[< Prev]"
         if self._decided is not aim and self._lacking(aim) and self._may_read(aim):
@@ -125,7 +133,7 @@ class WebShopExplorer:
             return best
         left = [candidate for candidate in self._known.values() if candidate.options is None and self._fits(candidate)]
         if left:
-            return max(left, key=self._worth)
+            return left[0]
         if self._seen.kind == "results" and not self._seen.more:
             self._decided = best
         return self._decided
@@ -172,15 +180,15 @@ class WebShopExplorer:
         """Return whether the page of a product lacks a value that is wanted."""
         return len(self._wanted(candidate)) < len(self._asked)
 
-    def _lacking(self, candidate: _Candidate) -> list[tuple[str, ...]]:
-        """Return what is wanted and was not read of a product yet."""
-        said = words_of(" . ".join((candidate.offer.title, *(candidate.options or ()), candidate.text)))
+    def _lacking(self, candidate: _Candidate, *, read: bool = True) -> list[tuple[str, ...]]:
+        """Return what is wanted and was not read of a product yet; without `read`, what its title and options lack."""
+        said = words_of(" . ".join((candidate.offer.title, *(candidate.options or ()), candidate.text * read)))
         joined = f" {' '.join(said)} "
         return [phrase for phrase in self._demand.phrases if not _says(joined, phrase)]
 
     def _wanted(self, candidate: _Candidate) -> list[str]:
-        """Return the values to choose, in the order of the page."""
-        return [option for option in dict.fromkeys(candidate.options or ()) if option in self._asked]
+        """Return the values to choose, in the order of the instruction."""
+        return [option for option in self._asked if option in (candidate.options or ())]
 
     def _ask(self, options: Sequence[str]) -> None:
         """Learn from the options of a product which words of an instruction without a list of them name values."""
@@ -194,10 +202,46 @@ class WebShopExplorer:
 
     def _leave_results(self, aim: _Candidate | None) -> str:
         if aim is None:
+            self.thought = self._quote(len(self._seen.offers))
             return "click[Next >]"
-        if any(offer.asin == aim.offer.asin for offer in self._seen.offers):
+        ranks = [offer.asin for offer in self._seen.offers]
+        if aim.offer.asin in ranks:
+            self.thought = self._quote(ranks.index(aim.offer.asin) + 1)
             return f"click[{aim.offer.asin}]"
         return "click[Next >]" if aim.page > self._page else "click[< Prev]"
+
+    # ---- what it says of it
+
+    def _quote(self, end: int) -> str:
+        """Return lines of the results, from that of the product opened last; one further up is quoted alone.
+
+        Args:
+            end: How many lines of the page stand above where the quotation ends.
+        """
+        offers = [offer.asin for offer in self._seen.offers]
+        opened = self._opened.offer.asin if self._opened else ""
+        begin = min(offers.index(opened) if opened in offers else 0, max(end - 1, 0))
+        place = self._seen.pieces.index(offers[begin]) if offers else 0
+        return " " + " [SEP] ".join(self._seen.pieces[place : place + _LINE * (end - begin)])
+
+    def _think(self) -> str:
+        """Return what is looked for on the page of a product, and whether it is there."""
+        here = self._at
+        if here is None or here is self._decided or self._chosen:
+            return ""
+        if self._seen.kind == "sub":
+            return _told((phrase, phrase not in self._lacking(here)) for phrase in self._lacking(here, read=False))
+        if here.read:
+            return ""
+        wanted = [((option,), option in self._wanted(here)) for option in self._asked]
+        missing = [place for place, (_, is_there) in enumerate(wanted) if not is_there]
+        if missing:
+            return _told(wanted[: missing[0] + 1])
+        return _told([*wanted, *((phrase, phrase not in self._lacking(here)) for phrase in self._demand.phrases)])
+
+
+def _told(found: Iterable[tuple[Sequence[str], bool]]) -> str:
+    return "".join(f" {' '.join(words)}: {'yes' if is_there else 'no'}." for words, is_there in found)
 
 
 def _page_number(seen: Seen) -> int:

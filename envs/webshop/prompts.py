@@ -1,14 +1,14 @@
-"""WebShop's own prompting `step`, and our words for all of its prompts."""
+"""WebShop's own ways to read `transcript` and `step`, and our words for all of its prompts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from agentgym_tok.envs.engine import TextObservation
-from agentgym_tok.envs.prompting import Exchange, Step, Words
-from agentgym_tok.types import Message, Trusted
+from agentgym_tok.envs.prompting import Command, Exchange, Step, Transcript, Words
+from agentgym_tok.types import AssistantMessage, Message, Trusted
 
-__all__ = ["WEBSHOP_WORDS", "WebShopStep"]
+__all__ = ["WEBSHOP_WORDS", "WebShopStep", "WebShopTranscript"]
 
 _RULES = """You shop online: find and buy the product that the instruction asks for. Every turn you give one command.
 Commands:
@@ -28,6 +28,25 @@ Then choose exactly one of the commands that you can give now, and write it betw
 
 _SEPARATOR = " [SEP] "
 _QUERY = "search[<your query>]"
+
+
+@dataclass(frozen=True, slots=True)
+class WebShopTranscript(Transcript):
+    """Keep one conversation; see `Transcript`. Blanks at either end of a command's brackets are not read.
+
+    Experts write one in front: behind a blank, words and ids of products have the ids that they have on the pages, so
+    that who imitates an expert copies.
+    """
+
+    def read(self, turn: AssistantMessage) -> Command:
+        """Read the command."""
+        found = Transcript.read(self, turn)
+        verb, bracket, rest = found.text.partition("[")
+        return replace(found, text=f"{verb}[{rest.removesuffix(']').strip()}]") if rest.endswith("]") else found
+
+    def answer(self, command: str, thought: str = "") -> str:
+        """Return the command between its tags, with a blank in its brackets."""
+        return Transcript.answer(self, command.replace("[", "[ ", 1), thought)
 
 
 @dataclass(frozen=True, slots=True)

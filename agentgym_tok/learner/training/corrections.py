@@ -87,4 +87,4 @@ class Corrections:
             if command is None:
                 yield None
             else:
-                yield demonstration(self.chat, self.prompting.answer(command), "explorer", Sampling())
+                yield demonstration(self.chat, self.prompting.answer(command, explorer.thought), "explorer", Sampling())

@@ -51,7 +51,7 @@ def make_model(model: str, chat: ChatFormat, folder: Path) -> str:
             torch.manual_seed(config.made_with_seed)
             made = transformers.Qwen2ForCausalLM(config)
             if config.made_copying:
-                lay_copying_heads(made)
+                lay_copying_heads(made, config.made_copying)
         made.save_pretrained(folder)
     return str(folder)
 
@@ -65,7 +65,7 @@ def qwen2(
     kv_heads: PositiveInt = 2,
     intermediate: PositiveInt | None = None,
     context: PositiveInt = 4096,
-    copies: bool = False,
+    copies: NonNegativeInt = 0,
     seed: NonNegativeInt = 0,
 ) -> "transformers.Qwen2Config":
     """Return the configuration of a small Qwen2 whose embedding is its head.
@@ -78,7 +78,8 @@ def qwen2(
         kv_heads: Heads of keys and values.
         intermediate: Width inside a layer; three times `hidden` without it.
         context: Most ids of a sequence.
-        copies: It begins with two heads that copy, see `lay_copying_heads`: for worlds whose names or numbers are new.
+        copies: It begins with heads that copy by comparing so many tokens, see `lay_copying_heads`: for worlds whose
+            names or numbers are new.
         seed: What its weights are drawn by.
 
     Raises:

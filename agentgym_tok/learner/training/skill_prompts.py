@@ -59,9 +59,9 @@ class SkillPrompts:
         """Read the command from a turn."""
         return self._inner.read(turn)
 
-    def answer(self, command: str) -> str | Message:
+    def answer(self, command: str, thought: str = "") -> str | Message:
         """Return the turn that an expert would write."""
-        return self._inner.answer(command)
+        return self._inner.answer(command, thought)
 
     def _told(self, messages: list[Message], task: Mapping[str, Any]) -> list[Message]:
         text = self._retriever().retrieve(SkillQuery.of_info(task)).text.strip()

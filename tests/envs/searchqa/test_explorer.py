@@ -1,6 +1,7 @@
 """The explorer takes questions apart, reads what it finds, and answers by nothing else."""
 
 import dataclasses
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -65,6 +66,36 @@ def test_it_says_what_the_passages_say_even_where_the_world_knows_better() -> No
     assert explorer.act() == "search[Torby got its charter in]"
     explorer.follow(explorer.act(), "Doc 1(Title: Torby) Torby is a market town. The town got its charter in 1234.")
     assert explorer.act() == "answer[1234]"
+
+
+def test_a_turn_begins_with_what_was_learned_since_the_one_before() -> None:
+    explorer = SearchQAExplorer()
+    explorer.reset('Which book came out earlier, "The Red Fox" or "The Pale Owl"?')
+    assert (explorer.act(), explorer.thought) == ("search[The Red Fox came out in The Pale Owl came out in]", "")
+    explorer.follow(explorer.act(), "Doc 1(Title: The Red Fox) The book came out in 1800.")
+    assert explorer.act() == "search[The Pale Owl came out in]"
+    assert explorer.thought == " The Red Fox came out in 1800."
+    explorer.follow(explorer.act(), "Doc 1(Title: The Pale Owl) The book came out in 1799.")
+    # Asked twice, it says the same.
+    assert explorer.act() == explorer.act() == "answer[The Pale Owl]"
+    assert explorer.thought == (
+        " The Pale Owl came out in 1799. 1800: The Red Fox. 1799: The Pale Owl. Smaller: 1799: The Pale Owl."
+    )
+
+
+def test_thoughts_say_nothing_but_what_stands_in_the_texts() -> None:
+    engine = make_searchqa_engine("synth", "test")
+    for task in engine.tasks()[:40]:
+        explorer, seen = SearchQAExplorer(), engine.reset(task)
+        explorer.reset(seen.text)
+        known = seen.text
+        while not seen.terminated:
+            command = explorer.act()
+            names = re.findall(r"[A-Z][\w'-]+|\d+", re.sub("Smaller:|Larger:", "", explorer.thought))
+            assert all(name in known for name in names), (explorer.thought, known)
+            seen = engine.step(command)
+            explorer.follow(command, seen.text)
+            known += seen.text
 
 
 def test_what_was_not_found_is_searched_in_other_words_and_given_up_at_last() -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,6 +114,65 @@ def test_it_comes_back_for_the_best_where_nothing_is_perfect() -> None:
         explorer.follow(command, now)
     assert commands[-2:] == ["click[B000000002]", "click[teal]"]
     assert {f"click[{asin}]" for asin in titles} <= set(commands)
+
+
+def test_it_quotes_the_results_down_to_the_line_that_it_opens() -> None:
+    engine, quoted = WebShopEngine(synth_shop(), range(40)), 0
+    for task in engine.tasks():
+        explorer = WebShopExplorer()
+        seen = engine.reset(task)
+        explorer.reset(seen.text)
+        while not seen.terminated:
+            command, thought = explorer.act(), explorer.thought
+            assert command is not None
+            if opened := re.fullmatch(r"click\[(S[A-Z0-9]{9})\]", command):
+                assert thought in seen.text
+                *_, asin, title, price = thought.split(" [SEP] ")
+                assert (asin.strip(), price[0]) == (opened[1], "$")
+                assert explorer._fits(explorer._known[asin.strip().lower()]) or explorer._decided  # noqa: SLF001
+                quoted += 1
+            seen = engine.step(command)
+            explorer.follow(command, seen.text)
+    assert quoted > 60
+
+
+def test_it_says_of_what_it_looks_for_whether_it_is_there() -> None:
+    def page(*pieces: str) -> str:
+        task = "Find soft, warm red hats with color: teal, and size: 9, and price lower than 30.00 dollars"
+        return " [SEP] ".join(("Instruction:", task, "Back to Search", *pieces))
+
+    explorer = WebShopExplorer()
+    explorer.reset(page().replace("Back to Search", "Search"))
+    results = page("Page 1 (Total results: 2)", "B000000001", "Red Hat", "$9.0", "B000000002", "Soft Red Hat", "$8.0")
+    explorer.follow("search[hats]", results)
+    assert (explorer.act(), explorer.thought) == ("click[B000000001]", " B000000001 [SEP] Red Hat [SEP] $9.0")
+    explorer.follow("click[B000000001]", page("< Prev", "color", "teal", "size", "8", "Red Hat", "Features", "Buy Now"))
+    assert (explorer.act(), explorer.thought) == ("click[< Prev]", " teal: yes. 9: no.")
+    explorer.follow("click[< Prev]", results)
+    assert explorer.act() == "click[B000000002]"
+    assert explorer.thought.strip() == results[results.index("B000000001") :]
+    item = page("< Prev", "color", "teal", "size", "9", "Soft Red Hat", "Features", "Buy Now")
+    explorer.follow("click[B000000002]", item)
+    assert explorer.act() == "click[Features]"
+    assert explorer.thought == " teal: yes. 9: yes. soft: yes. warm red hat: no."
+    explorer.follow("click[Features]", page("< Prev", "Warm in every wind", "A red hat"))
+    assert (explorer.act(), explorer.thought) == ("click[< Prev]", " warm red hat: yes.")
+    explorer.follow("click[< Prev]", item)
+    assert (explorer.act(), explorer.thought) == ("click[teal]", "")
+
+
+def test_its_turns_have_the_ids_of_the_pages(builtin: ChatFormat) -> None:
+    env = WebShopEnv(builtin, split="eval")
+    env.reset(options={"task": "1"})
+    env.step(builtin.encode_turn(env.hints()["explorer"]))
+    turn = builtin.encode_turn(env.hints()["explorer"])
+    text = builtin.decode(turn)
+    asin = builtin.encode(text[text.index("click[") + len("click[") : text.index("]</action>")])
+    # The id of the product: as it stands in the thought, and as it stands on the page.
+    assert text.startswith(" ")
+    for ids_T in (turn, env.context.ids):
+        found = np.lib.stride_tricks.sliding_window_view(ids_T, len(asin)) == asin
+        assert found.all(axis=1).sum() >= 1 + (ids_T is turn)
 
 
 def test_the_environment_gives_its_turns(builtin: ChatFormat) -> None:

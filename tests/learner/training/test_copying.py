@@ -40,16 +40,37 @@ def copied(model: str) -> float:
     return float((logits.argmax(-1)[:, places] == ids_N_T[:, places + 1]).float().mean())
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_it_copies_what_it_never_saw(seed: int, tmp_path: Path) -> None:
-    assert copied(make_model(f"{MODEL}&copies=1&seed={seed}", CHAT, tmp_path)) > 0.8
+@pytest.mark.parametrize("copies", [1, 2, 3])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_it_copies_what_it_never_saw(copies: int, seed: int, tmp_path: Path) -> None:
+    assert copied(make_model(f"{MODEL}&copies={copies}&seed={seed}", CHAT, tmp_path)) > 0.8
+
+
+@torch.no_grad()
+def spelled(model: str) -> float:
+    """Return how many letters of names a model would say again, each name one of ten that are spelled letter by letter."""
+    letters = CHAT.encode("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+    draw = np.random.default_rng(0)
+    names = [draw.choice(letters, 10) for _ in range(10)]
+    gaps = [draw.choice(CHAT.vocab_size, 8) for _ in names]
+    page = np.concatenate([part for pair in zip(names, gaps, strict=True) for part in pair])
+    ids_N_T = torch.from_numpy(np.array([np.concatenate([page, name]) for name in names]))
+    logits = transformers.AutoModelForCausalLM.from_pretrained(model)(ids_N_T).logits
+    return float((logits.argmax(-1)[:, -9:-1] == ids_N_T[:, -8:]).float().mean())
+
+
+def test_names_spelled_in_letters_need_two_tokens_compared(tmp_path: Path) -> None:
+    rates = [spelled(make_model(f"{MODEL}&copies={copies}", CHAT, tmp_path / str(copies))) for copies in (1, 2)]
+    assert rates[0] < 0.5 < 0.8 < rates[1]
 
 
 def test_another_new_model_does_not(tmp_path: Path) -> None:
     assert copied(make_model(MODEL, CHAT, tmp_path)) < 0.01
 
 
-@pytest.mark.parametrize("other", ["hidden=256&layers=3&kv_heads=1", "hidden=192&layers=2&heads=6&kv_heads=6"])
+@pytest.mark.parametrize(
+    "other", ["hidden=256&layers=3&kv_heads=1", "hidden=192&layers=2&heads=6&kv_heads=6", "copies=2&heads=2"]
+)
 def test_other_sizes_copy_too(other: str, tmp_path: Path) -> None:
     options = dict(pair.split("=") for pair in f"hidden=128&context=1024&copies=1&{other}".split("&"))
     model = "new:qwen2?" + "&".join(f"{name}={value}" for name, value in options.items())
@@ -65,7 +86,8 @@ def test_the_small_engine_computes_what_transformers_does(tmp_path: Path) -> Non
     np.testing.assert_allclose(ours, theirs, atol=2e-3)
 
 
-@pytest.mark.parametrize("sizes", ["layers=1", "layers=2&heads=2&kv_heads=1"])
-def test_a_model_without_room_for_both_heads_is_refused(sizes: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("sizes", ["layers=1", "heads=16&kv_heads=1", "copies=4", "copies=3&heads=2"])
+def test_a_model_without_room_for_the_heads_is_refused(sizes: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="do not fit"):
-        make_model(f"new:qwen2?hidden=128&copies=1&{sizes}", CHAT, tmp_path)
+        options = dict(pair.split("=") for pair in f"hidden=128&copies=1&{sizes}".split("&"))
+        make_model("new:qwen2?" + "&".join(f"{name}={value}" for name, value in options.items()), CHAT, tmp_path)
