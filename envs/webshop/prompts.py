@@ -41,7 +41,7 @@ class WebShopTranscript(Transcript):
     def read(self, turn: AssistantMessage) -> Command:
         """Read the command."""
         found = Transcript.read(self, turn)
-        verb, bracket, rest = found.text.partition("[")
+        verb, _, rest = found.text.partition("[")
         return replace(found, text=f"{verb}[{rest.removesuffix(']').strip()}]") if rest.endswith("]") else found
 
     def answer(self, command: str, thought: str = "") -> str:

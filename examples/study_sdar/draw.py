@@ -1,11 +1,14 @@
 """Make tables and pictures of a study, as far as it is done.
 
-python examples/study_sdar/draw.py runs/study --out docs/study
+    python examples/study_sdar/draw.py runs/study --out runs/study/figures
+    python examples/study_sdar/draw.py examples/study_sdar/cells.jsonl --out docs/study     # of the cells that we ran
+
+Several sources are drawn together; `--keep FILE` writes what was measured of their cells into one file.
 """
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import matplotlib as mpl
 import numpy as np
 from arms import ARMS
 from matplotlib import pyplot as plt
+from measured import Measured, read, write
 from table import compared, lines, outcomes
 
 mpl.use("Agg")
@@ -40,27 +44,21 @@ WINDOW = 8
 """Steps of a running mean."""
 
 
-def curves(study: Path, figure: str) -> dict[str, tuple[Any, Any]]:
+def curves(cells: Sequence[Measured], figure: str) -> dict[str, tuple[Any, Any]]:
     """Return for each arm the episodes, and the running mean of a figure: float [seeds, steps]."""
     found = {}
     for name in ARMS:
-        runs = []
-        for file in sorted((study / name).glob("*/train/figures.jsonl")):
-            read = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-            runs.append([(line["episodes"], line.get(figure)) for line in read if line.get(figure) is not None])
-        longest = max(map(len, runs), default=0)
-        whole = [run for run in runs if run and len(run) == longest]
-        if whole:
-            values_S_N = np.array([[value for _, value in run] for run in whole], float)
-            weights = np.ones(min(WINDOW, longest)) / min(WINDOW, longest)
-            smooth_S_N = np.array([np.convolve(values, weights, "valid") for values in values_S_N])
-            found[name] = (np.array([count for count, _ in whole[0]][len(weights) - 1 :]), smooth_S_N)
+        runs = [cell.figures for cell in cells if cell.arm == name and figure in cell.figures]
+        if runs:
+            weights = np.ones(WINDOW) / WINDOW
+            smooth_S_N = np.array([np.convolve(run[figure], weights, "valid") for run in runs])
+            found[name] = (np.array(runs[0]["episodes"][WINDOW - 1 :]), smooth_S_N)
     return found
 
 
-def draw_curves(study: Path, out: Path, figure: str, label: str, names: tuple[str, ...]) -> None:
+def draw_curves(cells: Sequence[Measured], out: Path, figure: str, label: str, names: tuple[str, ...]) -> None:
     """Draw a figure over the episodes that were played: the mean of the seeds, and their range."""
-    plotted = {name: curve for name, curve in curves(study, figure).items() if name in names}
+    plotted = {name: curve for name, curve in curves(cells, figure).items() if name in names}
     if not plotted:
         return
     _, axes = plt.subplots(figsize=(7, 4))
@@ -127,16 +125,20 @@ def write_tables(found: Mapping[str, Any], out: Path) -> None:
 def main() -> None:
     """Draw what is there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("sources", type=Path, nargs="+", help="folders of studies, or files of `--keep`")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the tables and pictures")
+    parser.add_argument("--keep", type=Path, help="file that gets what was measured of all cells")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    found = outcomes(options.study)
+    cells = read(options.sources)
+    if options.keep:
+        write(cells, options.keep)
+    found = outcomes(cells)
     write_tables(found, options.out)
     draw_kinds(found, options.out)
-    draw_curves(options.study, options.out, "rollouts/success", "success while training", MAIN)
+    draw_curves(cells, options.out, "rollouts/success", "success while training", MAIN)
     for figure, label in (("teacher/gap_mean", "gap of the teacher, nats"), ("sdar/gate_mean", "gate")):
-        draw_curves(options.study, options.out, figure, label, tuple(ARMS))
+        draw_curves(cells, options.out, figure, label, tuple(ARMS))
 
 
 if __name__ == "__main__":

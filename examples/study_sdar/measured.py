@@ -8,12 +8,13 @@ from typing import Any
 
 from arms import ARMS
 
-__all__ = ["FIGURES", "TESTS", "Measured", "read", "write"]
+__all__ = ["FIGURES", "TESTS", "WARM_START", "Measured", "read", "write"]
 
 FIGURES = ("rollouts/success", "teacher/gap_mean", "sdar/gate_mean")
 """What is drawn of the training, step by step; `episodes` counts its rollouts."""
 TESTS = ("test", "test_with_skills")
-WARM = "warm"
+"""Folders of the tests of a cell: without skills in the prompts, and with them."""
+WARM_START = "warm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def read(sources: Iterable[Path]) -> list[Measured]:
     for source in sources:
         for cell in _of_folder(source) if source.is_dir() else _of_file(source):
             found.setdefault((cell.arm, cell.seed), cell)
-    order = [WARM, *ARMS]
+    order = [WARM_START, *ARMS]
     return sorted(found.values(), key=lambda cell: (order.index(cell.arm), cell.seed))
 
 
@@ -90,11 +91,11 @@ def _of_file(file: Path) -> list[Measured]:
 
 
 def _of_folder(study: Path) -> list[Measured]:
-    places = [(WARM, 0, study / WARM)]
+    places = [(WARM_START, 0, study / WARM_START)]
     places += [(arm, int(folder.name), folder) for arm in ARMS for folder in sorted((study / arm).glob("*"))]
     cells = []
     for arm, seed, folder in places:
-        wanted = TESTS if arm == WARM else [TESTS[skills] for skills in ARMS[arm].tests]
+        wanted = TESTS if arm == WARM_START else [TESTS[skills] for skills in ARMS[arm].tests]
         files = {name: folder / name / "results.json" for name in wanted}
         if all(file.is_file() for file in files.values()):
             tests = {name: _test(json.loads(file.read_text(encoding="utf-8"))) for name, file in files.items()}

@@ -4,7 +4,8 @@
     python examples/study_sdar/run.py --out runs/study --arm grpo --arm sdar
     python examples/study_sdar/run.py --out runs/small --reduced            # minutes, four generated games, one seed
 
-Several processes may share the folder: each takes cells that no other one is at. `draw.py` makes tables and pictures.
+Several processes may share the folder: each takes cells that no other one is at. Machines that share no folder leave
+out what others did: `--done` takes the file that `draw.py --keep` wrote there. `draw.py` makes tables and pictures.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from typing import Any
 from arms import ARMS, BASE
 from cell import Cell, Worlds, play_test
 from lock import held
+from measured import TESTS, WARM_START, read
 
 WARM = Path(__file__).parent / "warm"
 REDUCED: dict[str, Any] = {"steps": 20, "learner": {**BASE["learner"], "learning_rate": 6e-4}}
@@ -43,13 +45,15 @@ def main() -> None:
     parser.add_argument("--arm", action="append", choices=list(ARMS), default=[], help="only this one; may be repeated")
     parser.add_argument("--reduced", action="store_true", help="a study of minutes")
     parser.add_argument("--warm", type=Path, default=WARM, help="folder of the model that all arms begin with")
+    parser.add_argument("--done", type=Path, nargs="+", default=[], help="files or folders whose cells are left out")
     options = parser.parse_args()
+    done = {(cell.arm, cell.seed) for cell in read(options.done)}
     worlds = REDUCED_WORLDS if options.reduced else Worlds()
-    for skills in (False, True):
-        play_test(
-            options.warm, options.out / "warm" / ("test_with_skills" if skills else "test"), worlds, skills=skills
-        )
+    for skills in () if (WARM_START, 0) in done else (False, True):
+        play_test(options.warm, options.out / WARM_START / TESTS[skills], worlds, skills=skills)
     for cell in cells(options.out, arms=options.arm, reduced=options.reduced, warm=options.warm):
+        if (cell.arm, cell.seed) in done:
+            continue
         with held(cell.folder) as mine:
             if mine:
                 cell.run()

@@ -1,14 +1,12 @@
 """What the cells came to: rates with intervals over seeds and games, and paired tests between arms."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from arms import ARMS
+from measured import TESTS, Measured
 from numpy.typing import NDArray
 
 __all__ = ["Compared", "Line", "compared", "lines", "outcomes"]
@@ -55,30 +53,28 @@ class Compared:
     p_seeds: float
 
 
-def outcomes(study: Path) -> dict[str, dict[str, Any]]:
-    """Read all tests that are done.
+def outcomes(cells: Sequence[Measured]) -> dict[str, dict[str, Any]]:
+    """Lay out the tests of all cells: one line for each arm, and one for each that was tested with skills, too.
 
     Returns:
         For each line its `solved_S_G` (float [seeds, games]), `turns_S_G`, the `seeds`, the `games` and their `splits`.
     """
+    lines: dict[str, list[tuple[int, Any]]] = {}
+    for cell in cells:
+        for name, test in cell.tests.items():
+            line = cell.arm if name == TESTS[0] else f"{cell.arm}, skills"
+            lines.setdefault(line, []).append((cell.seed, test))
     found: dict[str, dict[str, Any]] = {}
-    places = [("warm", "warm", False), ("warm, skills", "warm", True)]
-    places += [
-        (name if not skills else f"{name}, skills", name, skills) for name, arm in ARMS.items() for skills in arm.tests
-    ]
-    for line, folder, skills in places:
-        test = "test_with_skills" if skills else "test"
-        files = sorted((study / folder).glob(f"{'' if folder == 'warm' else '*/'}{test}/results.json"))
-        read = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-        if read:
-            games = [(split, task) for split, tasks in read[0].items() for task in sorted(tasks)]
-            found[line] = {
-                "seeds": [file.parent.parent.name for file in files],
-                "splits": [split for split, _ in games],
-                "games": [task for _, task in games],
-                "solved_S_G": np.array([[one[split][task]["success"] for split, task in games] for one in read], float),
-                "turns_S_G": np.array([[one[split][task]["turns"] for split, task in games] for one in read], float),
-            }
+    for line, tests in lines.items():
+        games = [(split, task) for split, tasks in tests[0][1].items() for task in sorted(tasks)]
+        values = np.array([[test[split][task] for split, task in games] for _, test in tests], float)
+        found[line] = {
+            "seeds": [seed for seed, _ in tests],
+            "splits": [split for split, _ in games],
+            "games": [task for _, task in games],
+            "solved_S_G": values[:, :, 0],
+            "turns_S_G": values[:, :, 1],
+        }
     return found
 
 

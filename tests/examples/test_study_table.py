@@ -12,6 +12,8 @@ from scipy import stats
 STUDY = Path(__file__).resolve().parents[2] / "examples" / "study_sdar"
 sys.path.insert(0, str(STUDY))
 
+from measured import read  # noqa: E402
+from measured import write as keep  # noqa: E402
 from table import compared, lines, outcomes  # noqa: E402
 
 
@@ -27,25 +29,52 @@ def write(study: Path, place: str, solved: dict[str, list[int]]) -> None:
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    write(tmp_path, "warm/test", {"valid_seen": [1, 0, 0, 0], "valid_unseen": [0, 0]})
+    for test in ("test", "test_with_skills"):
+        write(tmp_path, f"warm/{test}", {"valid_seen": [1, 0, 0, 0], "valid_unseen": [0, 0]})
     write(tmp_path, "grpo/0/test", {"valid_seen": [1, 1, 0, 0], "valid_unseen": [1, 0]})
     write(tmp_path, "grpo/2/test", {"valid_seen": [1, 1, 1, 0], "valid_unseen": [0, 0]})
     write(tmp_path, "sdar/1/test", {"valid_seen": [0, 0, 0, 0], "valid_unseen": [0, 0]})
     write(tmp_path, "sdar/2/test", {"valid_seen": [1, 1, 1, 1], "valid_unseen": [1, 1]})
+    write(tmp_path, "skill_grpo/0/test", {"valid_seen": [1, 0, 0, 1], "valid_unseen": [1, 0]})
     write(tmp_path, "skill_grpo/0/test_with_skills", {"valid_seen": [1, 1, 1, 1], "valid_unseen": [1, 0]})
+    write(tmp_path, "skill_grpo/1/test", {"valid_seen": [1, 1, 1, 1], "valid_unseen": [1, 1]})  # not done yet
+    steps = [{"step": n, "episodes": 32 * n, "rollouts/success": n / 10, "time/step": 1.0} for n in (1, 2)]
+    (tmp_path / "grpo/0/train").mkdir()
+    (tmp_path / "grpo/0/train/figures.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
     return tmp_path
 
 
 def test_rates_are_means_over_seeds_by_split(study: Path) -> None:
-    table = {line.name: line for line in lines(outcomes(study))}
-    assert [*table] == ["warm", "grpo", "sdar", "skill_grpo, skills"]
+    table = {line.name: line for line in lines(outcomes(read([study])))}
+    assert [*table] == ["warm", "warm, skills", "grpo", "sdar", "skill_grpo", "skill_grpo, skills"]
     grpo = table["grpo"]
     assert (grpo.seeds, grpo.seen, grpo.unseen, grpo.all) == (2, 62.5, 25.0, 50.0)
     assert (grpo.low < 50 < grpo.high, grpo.turns) == (True, 7)
 
 
+def test_a_file_keeps_all_that_tables_and_pictures_need(study: Path) -> None:
+    cells = read([study])
+    assert [(cell.arm, cell.seed) for cell in cells] == [
+        ("warm", 0),
+        *(("grpo", seed) for seed in (0, 2)),
+        *(("sdar", seed) for seed in (1, 2)),
+        ("skill_grpo", 0),
+    ]
+    assert cells[1].figures == {"episodes": [32, 64], "rollouts/success": [0.1, 0.2]}
+    keep(cells, study / "cells.jsonl")
+    assert read([study / "cells.jsonl"]) == cells
+    assert read([study / "cells.jsonl", study]) == cells
+
+
+def test_of_a_cell_in_two_sources_the_first_counts(study: Path) -> None:
+    keep(read([study]), study / "cells.jsonl")
+    (study / "sdar/2/test/results.json").unlink()
+    assert [cell.seed for cell in read([study]) if cell.arm == "sdar"] == [1]
+    assert [cell.seed for cell in read([study, study / "cells.jsonl"]) if cell.arm == "sdar"] == [1, 2]
+
+
 def test_only_equal_seeds_are_compared_and_the_warm_start_with_all(study: Path) -> None:
-    found = outcomes(study)
+    found = outcomes(read([study]))
     both = compared(found, "sdar", "grpo")
     assert (both.seeds, both.difference) == (1, 50.0)
     against_warm = compared(found, "grpo", "warm")
