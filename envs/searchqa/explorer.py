@@ -46,7 +46,7 @@ def _form(sentence: str, end: str = r"\Z") -> re.Pattern[str]:
 _ASKS = {name: _form(relation.asks) for name, relation in RELATIONS.items()}
 _PHRASES = {name: _form(relation.phrase) for name, relation in RELATIONS.items() if relation.phrase}
 _SAYS = {
-    name: re.compile(re.escape(relation.says).replace(r"\{\}", r"([^.]+)") + r"\.")
+    name: re.compile(r"[^.]*\b" + re.escape(relation.says).replace(r"\{\}", r"([^.]+)") + r"\.")
     for name, relation in RELATIONS.items()
 }
 _COMPARES = {name: (_form(asks), larger) for name, (asks, larger) in COMPARISONS.items()}
@@ -81,7 +81,7 @@ class SearchQAExplorer:
             self._searched.add(asked.text)
             for title, other_title, text in _PASSAGE.findall(observation):
                 self._passages.setdefault(title or other_title, text)
-        self.thought = self._think({fact: value for fact, value in self._known().items() if fact not in known})
+        self.thought = self._think({fact: said for fact, said in self._known().items() if fact not in known})
 
     def act(self) -> str:
         """Return the next search, or the answer; see `Explorer.act`."""
@@ -101,26 +101,29 @@ class SearchQAExplorer:
         of = self._find(thing.of)
         if not isinstance(of, str):
             return of
-        fact = _Fact(thing.name, of)
-        said = _SAYS[thing.name].search(self._passages.get(of, ""))
-        return said[1] if said else fact
+        said = self._told(thing.name, of)
+        return said[1] if said else _Fact(thing.name, of)
 
     def _known(self) -> dict[_Fact, str]:
-        """Return the facts on the ways that the question names, as far as they were told, in their order."""
+        """Return the facts on the ways that the question names, as far as they were told, and the sentences that do."""
         known: dict[_Fact, str] = {}
         for fact in self._puzzle.facts:
             way: list[_Fact] = [fact]
             while isinstance(of := way[-1].of, _Fact):
                 way.append(of)
             for step in reversed(way):
-                of, value = self._find(step.of), self._find(step)
-                if isinstance(of, str) and isinstance(value, str):
-                    known[_Fact(step.name, of)] = value
+                of = self._find(step.of)
+                if isinstance(of, str) and (said := self._told(step.name, of)):
+                    known[_Fact(step.name, of)] = said[0].strip()
         return known
 
+    def _told(self, fact: str, of: str) -> re.Match[str] | None:
+        """Return where the passage of a thing tells a fact."""
+        return _SAYS[fact].search(self._passages.get(of, ""))
+
     def _think(self, learned: Mapping[_Fact, str]) -> str:
-        """Say what was learned, and what follows where it was a comparison."""
-        said = [f" {fact.of} {RELATIONS[fact.name].says.format(value)}." for fact, value in learned.items()]
+        """Say what was learned of which thing, and what follows where it was a comparison."""
+        said = [f" {fact.of}: {sentence}" for fact, sentence in learned.items()]
         ends = [self._find(fact) for fact in self._puzzle.facts]
         if len(ends) > 1 and all(isinstance(end, str) for end in ends):
             names = [self._find(fact.of) for fact in self._puzzle.facts]

@@ -74,12 +74,12 @@ def test_a_turn_begins_with_what_was_learned_since_the_one_before() -> None:
     assert (explorer.act(), explorer.thought) == ("search[The Red Fox came out in The Pale Owl came out in]", "")
     explorer.follow(explorer.act(), "Doc 1(Title: The Red Fox) The book came out in 1800.")
     assert explorer.act() == "search[The Pale Owl came out in]"
-    assert explorer.thought == " The Red Fox came out in 1800."
+    assert explorer.thought == " The Red Fox: The book came out in 1800."
     explorer.follow(explorer.act(), "Doc 1(Title: The Pale Owl) The book came out in 1799.")
     # Asked twice, it says the same.
     assert explorer.act() == explorer.act() == "answer[The Pale Owl]"
     assert explorer.thought == (
-        " The Pale Owl came out in 1799. 1800: The Red Fox. 1799: The Pale Owl. Smaller: 1799: The Pale Owl."
+        " The Pale Owl: The book came out in 1799. 1800: The Red Fox. 1799: The Pale Owl. Smaller: 1799: The Pale Owl."
     )
 
 
