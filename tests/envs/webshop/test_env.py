@@ -20,6 +20,7 @@ from agentgym_tok.envs.webshop.prompts import WEBSHOP_WORDS
 from agentgym_tok.errors import ConfigError, DataMissing, ResetNeeded, UnknownName
 from agentgym_tok.harness import Harness
 from agentgym_tok.trace import RunMeta, TraceStore, account, verify
+from agentgym_tok.types import AssistantMessage
 
 CHAT = ChatFormat.builtin()
 ENV_ID = "agentgym_tok/WebShop-v0"
@@ -68,11 +69,19 @@ def test_info_says_where_the_customer_stands() -> None:
     assert (info["score"], env.engine.source, env.max_steps) == (0.0, "WebShop-synth", 15)
 
 
+@pytest.mark.parametrize("written", ["click[ B000000001]", "click[B000000001 ]", "click[B000000001]"])
+def test_blanks_inside_the_brackets_are_not_read(written: str) -> None:
+    prompting = WebShopEnv(CHAT).prompting
+    read = prompting.read(AssistantMessage(f"Hm. <action>{written}</action>"))
+    assert (read.text, read.format_ok) == ("click[B000000001]", True)
+    assert prompting.read(AssistantMessage("<action>go back</action>")).text == "go back"
+
+
 def test_random_play_starts_from_the_instructions_words() -> None:
     env = WebShopEnv()
     _, info = env.reset(seed=0)
     (search,) = env.hints()["admissible"]
-    assert search == f"<action>search[{info['goal']}]</action>"
+    assert search == f"<action>search[ {info['goal']}]</action>"
     *_, info = env.step(CHAT.encode_turn(search))
     assert info["valid_action"]
     assert len(env.hints()["admissible"]) == 12
