@@ -133,11 +133,11 @@ class SearchQAExplorer:
         return "".join(said)
 
     def _queries(self, missing: Sequence[_Fact]) -> list[str]:
-        """Return what may be searched for, the best first: all that is missing in one, then one thing at a time."""
+        """Return what may be searched for, the best first: one fact at a time, then the things alone."""
         if not missing:
             return [self._question]
         exact = [" ".join([str(fact.of), *RELATIONS[fact.name].says.replace("{}", "").split()]) for fact in missing]
-        return [" ".join(exact), *exact, *(str(fact.of) for fact in missing), self._question]
+        return [*exact, *(str(fact.of) for fact in missing), self._question]
 
     def _conclude(self, ends: Sequence[str]) -> tuple[str, str]:
         """Return the deciding value and the answer."""
