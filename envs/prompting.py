@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from agentgym_tok.envs.engine import TextObservation
 from agentgym_tok.types import AssistantMessage, Message, ToolCall, Trusted
 
-__all__ = ["Command", "Exchange", "Prompting", "Step", "Transcript", "Words"]
+__all__ = ["Command", "Exchange", "Prompting", "Step", "Transcript", "Words", "expert_turn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +99,27 @@ class Prompting(Protocol):
 
         Args:
             command: The command.
-            thought: What the expert says before it, where it says anything.
+            thought: What the expert says before it, where it says anything; see `expert_turn`.
         """
         ...
 
 
+def expert_turn(prompting: Prompting, command: str, thought: str) -> str | Message:
+    """Return the turn of an expert who thinks aloud.
+
+    A thought quotes the world, and the world must not speak in the expert's place: one that holds a tag or a line break
+    is left out, so that the turn is read as the command that the expert meant.
+
+    Args:
+        prompting: Writes the turn.
+        command: The command.
+        thought: What comes before it; may be empty.
+    """
+    return prompting.answer(command, "" if _MARKUP.search(thought) else thought)
+
+
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL)
+_MARKUP = re.compile(r"<[^ ]|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _CJK = re.compile("[\u4e00-\u9fff]")
 
 
@@ -141,7 +156,7 @@ class Transcript:
         return Command((blocks[-1] if blocks else turn.content).strip(), format_ok=len(blocks) == 1)
 
     def answer(self, command: str, thought: str = "") -> str:
-        """Return the command between its tags."""
+        """Return the command between its tags, behind the thought."""
         return f"{thought}<action>{command}</action>"
 
 

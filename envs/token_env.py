@@ -14,7 +14,7 @@ from agentgym_tok.envs.engine import TextObservation
 from agentgym_tok.envs.explorer import Explorer
 from agentgym_tok.envs.foreign import Isolation, World, world_engine
 from agentgym_tok.envs.presets import PRESETS, Presets, make_prompting
-from agentgym_tok.envs.prompting import Command, Exchange, Prompting, Words
+from agentgym_tok.envs.prompting import Command, Exchange, Prompting, Words, expert_turn
 from agentgym_tok.envs.shorten import shorten
 from agentgym_tok.errors import ConfigError, InvalidAction, ResetNeeded, UnknownName, unknown_name
 from agentgym_tok.spaces import TokenSpace
@@ -293,10 +293,9 @@ class TokenEnv(gym.Env[Ids, Ids]):
         Returns:
             `expert` is what the world's own expert would do, who may know what nobody was told; `explorer` what a
             player would do who has the texts of this episode only, as they were shown; each None where nobody knows a
-            way on. `admissible` holds all that the world would accept.
+            way on. The explorer alone thinks aloud. `admissible` holds all that the world would accept.
         """
         answer = self.prompting.answer
-
         expert = self.engine.expert_command()
         return {
             "expert": None if expert is None else answer(expert),
@@ -320,7 +319,7 @@ class TokenEnv(gym.Env[Ids, Ids]):
             explorer.follow(exchange.command.text, text)
         self._explorer, self._told = explorer, len(self._history)
         command = explorer.act()
-        return None if command is None else self.prompting.answer(command, explorer.thought)
+        return None if command is None else expert_turn(self.prompting, command, explorer.thought)
 
     def _require_running(self) -> None:
         if not self._running:

@@ -83,8 +83,9 @@ class Report:
         return Command(turn.content.strip(), format_ok=bool(turn.content.strip()))
 
     def answer(self, command: str, thought: str = "") -> str:
-        """Return the words."""
-        return f"{thought}{command}"
+        """Return the words; a thought is left out."""
+        del thought
+        return command
 
 
 class Visit:

@@ -14,7 +14,7 @@ __all__ = ["TokenScores", "token_scores"]
 _PIECE = 2**25
 """Most logits of a piece: more than one are computed again for their gradients, so that only one is ever held."""
 _ON_CPU = 1024
-"""Most tokens of a piece on a CPU: logits over few ids then stay in its caches, a quarter of such an update's time."""
+"""Most tokens of a piece on a CPU: logits over few ids then stay in its caches, and a quarter of the time is saved."""
 
 
 class TokenScores(NamedTuple):

@@ -143,7 +143,7 @@ class Conversation:
         return Command(said.command(), format_ok=len(said.calls) == len(turn.tool_calls))
 
     def answer(self, command: str, thought: str = "") -> str | Message:
-        """Return the turn of a command: of its JSON, or of plain words; programs have no experts, who think."""
+        """Return the turn of a command: of its JSON, or of plain words. A thought is left out: it has no explorer."""
         del thought
         said = read_said(command)
         if not said.calls and said.reasoning is None:

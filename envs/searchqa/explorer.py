@@ -45,8 +45,9 @@ def _form(sentence: str, end: str = r"\Z") -> re.Pattern[str]:
 
 _ASKS = {name: _form(relation.asks) for name, relation in RELATIONS.items()}
 _PHRASES = {name: _form(relation.phrase) for name, relation in RELATIONS.items() if relation.phrase}
+# No name of the generated world has a dot.
 _SAYS = {
-    name: re.compile(r"[^.]*\b" + re.escape(relation.says).replace(r"\{\}", r"([^.]+)") + r"\.")
+    name: re.compile(r"[^.]*?\b" + re.escape(relation.says).replace(r"\{\}", r"([^.]+)") + r"\.")
     for name, relation in RELATIONS.items()
 }
 _COMPARES = {name: (_form(asks), larger) for name, (asks, larger) in COMPARISONS.items()}

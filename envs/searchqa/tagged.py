@@ -104,12 +104,11 @@ class SearchR1:
         return Command("", format_ok=False) if found is None else Command(command(found[1], found[2]), format_ok=True)
 
     def answer(self, command: str, thought: str = "") -> str | Message:
-        """Return the command between its tags; a search does not end the turn."""
+        """Return the command between its tags, behind the thought; a search does not end the turn."""
         asked = read_command(command)
         if asked is None:
             return Message("inline", command)
-        reasoned = f"<think>{thought} </think>\n" if thought else ""
-        turn = f"{reasoned}<{asked.verb}> {asked.text} </{asked.verb}>"
+        turn = f"<think>{thought} </think>\n<{asked.verb}> {asked.text} </{asked.verb}>"
         return turn if asked.verb == "answer" else Message("inline", turn)
 
 

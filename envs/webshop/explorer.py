@@ -86,10 +86,10 @@ class WebShopExplorer:
                 self._known.setdefault(offer.asin.lower(), _Candidate(offer, self._page, rank))
         elif seen.kind == "item":
             if before.kind == "results":
-                self._at, self._chosen = self._known.get(name.strip()), set()
+                self._at, self._chosen = self._known.get(name), set()
                 self._opened = self._at
-            elif name.strip() in map(str.lower, seen.pieces):
-                self._chosen.add(name.strip())
+            elif name in map(str.lower, seen.pieces):
+                self._chosen.add(name)
             if self._at is not None:
                 self._at.options = [option.lower() for option in seen.options(self._at.offer.title)]
                 self._ask(self._at.options)
@@ -215,14 +215,18 @@ class WebShopExplorer:
     def _quote(self, end: int) -> str:
         """Return lines of the results, from that of the product opened last; one further up is quoted alone.
 
+        They are copies of the page in mode `text`; in `text_rich` it has other marks between its pieces.
+
         Args:
             end: How many lines of the page stand above where the quotation ends.
         """
         offers = [offer.asin for offer in self._seen.offers]
+        if not offers:
+            return ""
         opened = self._opened.offer.asin if self._opened else ""
-        begin = min(offers.index(opened) if opened in offers else 0, max(end - 1, 0))
-        place = self._seen.pieces.index(offers[begin]) if offers else 0
-        return " " + " [SEP] ".join(self._seen.pieces[place : place + _LINE * (end - begin)])
+        begin = min(offers.index(opened) if opened in offers else 0, end - 1)
+        first, last = (self._seen.pieces.index(offers[place]) for place in (begin, end - 1))
+        return " " + " [SEP] ".join(self._seen.pieces[first : last + _LINE])
 
     def _think(self) -> str:
         """Return what is looked for on the page of a product, and whether it is there."""
@@ -231,7 +235,7 @@ class WebShopExplorer:
             return ""
         if self._seen.kind == "sub":
             return _told((phrase, phrase not in self._lacking(here)) for phrase in self._lacking(here, read=False))
-        if here.read:
+        if "features" in here.read:
             return ""
         wanted = [((option,), option in self._wanted(here)) for option in self._asked]
         missing = [place for place, (_, is_there) in enumerate(wanted) if not is_there]

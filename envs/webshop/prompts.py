@@ -1,5 +1,6 @@
 """WebShop's own ways to read `transcript` and `step`, and our words for all of its prompts."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,25 +29,27 @@ Then choose exactly one of the commands that you can give now, and write it betw
 
 _SEPARATOR = " [SEP] "
 _QUERY = "search[<your query>]"
+# An empty bracket stays empty, and one that holds a blank alone is a search.
+_BRACKET = re.compile(r"\A([^\[]*\[)(?!\])")
+_BLANK = re.compile(r"\A([^\[]*\[) (?!\])")
 
 
 @dataclass(frozen=True, slots=True)
 class WebShopTranscript(Transcript):
-    """Keep one conversation; see `Transcript`. Blanks at either end of a command's brackets are not read.
+    """Keep one conversation; see `Transcript`. One blank behind a command's bracket is not read.
 
-    Experts write one in front: behind a blank, words and ids of products have the ids that they have on the pages, so
+    Experts write it: behind a blank, words and ids of products have the ids that they have on the pages, so
     that who imitates an expert copies.
     """
 
     def read(self, turn: AssistantMessage) -> Command:
         """Read the command."""
         found = Transcript.read(self, turn)
-        verb, _, rest = found.text.partition("[")
-        return replace(found, text=f"{verb}[{rest.removesuffix(']').strip()}]") if rest.endswith("]") else found
+        return replace(found, text=_BLANK.sub(r"\1", found.text))
 
     def answer(self, command: str, thought: str = "") -> str:
         """Return the command between its tags, with a blank in its brackets."""
-        return Transcript.answer(self, command.replace("[", "[ ", 1), thought)
+        return Transcript.answer(self, _BRACKET.sub(r"\1 ", command), thought)
 
 
 @dataclass(frozen=True, slots=True)

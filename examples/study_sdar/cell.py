@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from arms import ARMS, BASE
-from measured import TESTS
+from measured import TEST_FOLDERS
 
 from agentgym_tok import ChatFormat, Sampling
 from agentgym_tok.envs.alfworld import ALFWorldEngine, Game, GameSet, OfficialGames, SynthGames
@@ -28,7 +28,7 @@ __all__ = ["CHAT", "Cell", "Worlds", "play_test"]
 
 CHAT = ChatFormat.builtin()
 SKILLS = SkillUse(bank="alfworld")
-TESTED = Sampling(temperature=0.4, max_tokens=32)
+TEST_SAMPLING = Sampling(temperature=0.4, max_tokens=32)
 """As the paper tests: temperature 0.4."""
 
 
@@ -120,7 +120,7 @@ class Cell:
         if not model.is_dir():
             self._train(model)
         for with_them in ARMS[self.arm].tests:
-            play_test(model, self.folder / TESTS[with_them], self.worlds, skills=with_them)
+            play_test(model, self.folder / TEST_FOLDERS[with_them], self.worlds, skills=with_them)
 
     def config(self) -> TrainConfig:
         """Return how the cell is trained."""
@@ -169,7 +169,7 @@ def play_test(model: Path, folder: Path, worlds: Worlds, *, skills: bool = False
         make_env = with_skills(make, lambda: store_of_skills.retriever) if skills else make
         tasks = make().engine.tasks()
         with TraceStore(folder, shard=split, chat=CHAT) as store:
-            harness = Harness(load_policy(f"numpy:{model}", CHAT), CHAT, store=store, sampling=TESTED)
+            harness = Harness(load_policy(f"numpy:{model}", CHAT), CHAT, store=store, sampling=TEST_SAMPLING)
             episodes = harness.run_many(make_env, tasks, group_size=worlds.tries, concurrency=64, seed=0, resume=folder)
         found[split] = {
             task: {

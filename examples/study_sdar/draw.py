@@ -49,10 +49,12 @@ def curves(cells: Sequence[Measured], figure: str) -> dict[str, tuple[Any, Any]]
     found = {}
     for name in ARMS:
         runs = [cell.figures for cell in cells if cell.arm == name and figure in cell.figures]
-        if runs:
-            weights = np.ones(WINDOW) / WINDOW
-            smooth_S_N = np.array([np.convolve(run[figure], weights, "valid") for run in runs])
-            found[name] = (np.array(runs[0]["episodes"][WINDOW - 1 :]), smooth_S_N)
+        longest = max((len(run["episodes"]) for run in runs), default=0)
+        whole = [run for run in runs if len(run["episodes"]) == longest]
+        if whole:
+            weights = np.ones(min(WINDOW, longest)) / min(WINDOW, longest)
+            smooth_S_N = np.array([np.convolve(run[figure], weights, "valid") for run in whole])
+            found[name] = (np.array(whole[0]["episodes"][len(weights) - 1 :]), smooth_S_N)
     return found
 
 

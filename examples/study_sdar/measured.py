@@ -8,13 +8,14 @@ from typing import Any
 
 from arms import ARMS
 
-__all__ = ["FIGURES", "TESTS", "WARM_START", "Measured", "read", "write"]
+__all__ = ["FIGURES", "TEST_FOLDERS", "WARM_START", "Measured", "read", "write"]
 
 FIGURES = ("rollouts/success", "teacher/gap_mean", "sdar/gate_mean")
 """What is drawn of the training, step by step; `episodes` counts its rollouts."""
-TESTS = ("test", "test_with_skills")
+TEST_FOLDERS = ("test", "test_with_skills")
 """Folders of the tests of a cell: without skills in the prompts, and with them."""
 WARM_START = "warm"
+"""Folder, and name in tables, of the model that all arms begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,12 @@ def read(sources: Iterable[Path]) -> list[Measured]:
 
 def write(cells: Sequence[Measured], file: Path) -> None:
     """Write cells to a file: a line with the names of the games, and one for each cell."""
-    games = {split: sorted(tasks) for cell in cells for test in cell.tests.values() for split, tasks in test.items()}
+    games: dict[str, list[str]] = {}
+    for split, tasks in (item for cell in cells for test in cell.tests.values() for item in test.items()):
+        if games.setdefault(split, sorted(tasks)) != sorted(tasks):
+            raise SystemExit(
+                f"cells were tested on other games of {split}: those of --reduced stand in no table of others"
+            )
     lines: list[dict[str, Any]] = [{"games": games}]
     for cell in cells:
         tests = {
@@ -95,7 +101,7 @@ def _of_folder(study: Path) -> list[Measured]:
     places += [(arm, int(folder.name), folder) for arm in ARMS for folder in sorted((study / arm).glob("*"))]
     cells = []
     for arm, seed, folder in places:
-        wanted = TESTS if arm == WARM_START else [TESTS[skills] for skills in ARMS[arm].tests]
+        wanted = TEST_FOLDERS if arm == WARM_START else [TEST_FOLDERS[skills] for skills in ARMS[arm].tests]
         files = {name: folder / name / "results.json" for name in wanted}
         if all(file.is_file() for file in files.values()):
             tests = {name: _test(json.loads(file.read_text(encoding="utf-8"))) for name, file in files.items()}

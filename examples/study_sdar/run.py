@@ -15,7 +15,7 @@ from typing import Any
 from arms import ARMS, BASE
 from cell import Cell, Worlds, play_test
 from lock import held
-from measured import TESTS, WARM_START, read
+from measured import TEST_FOLDERS, WARM_START, read
 
 WARM = Path(__file__).parent / "warm"
 REDUCED: dict[str, Any] = {"steps": 20, "learner": {**BASE["learner"], "learning_rate": 6e-4}}
@@ -47,10 +47,12 @@ def main() -> None:
     parser.add_argument("--warm", type=Path, default=WARM, help="folder of the model that all arms begin with")
     parser.add_argument("--done", type=Path, nargs="+", default=[], help="files or folders whose cells are left out")
     options = parser.parse_args()
+    if options.reduced and options.done:
+        parser.error("--done is about cells of the whole study")
     done = {(cell.arm, cell.seed) for cell in read(options.done)}
     worlds = REDUCED_WORLDS if options.reduced else Worlds()
     for skills in () if (WARM_START, 0) in done else (False, True):
-        play_test(options.warm, options.out / WARM_START / TESTS[skills], worlds, skills=skills)
+        play_test(options.warm, options.out / WARM_START / TEST_FOLDERS[skills], worlds, skills=skills)
     for cell in cells(options.out, arms=options.arm, reduced=options.reduced, warm=options.warm):
         if (cell.arm, cell.seed) in done:
             continue

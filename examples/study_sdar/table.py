@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from measured import TESTS, Measured
+from measured import TEST_FOLDERS, Measured
 from numpy.typing import NDArray
 
 __all__ = ["Compared", "Line", "compared", "lines", "outcomes"]
@@ -62,7 +62,7 @@ def outcomes(cells: Sequence[Measured]) -> dict[str, dict[str, Any]]:
     lines: dict[str, list[tuple[int, Any]]] = {}
     for cell in cells:
         for name, test in cell.tests.items():
-            line = cell.arm if name == TESTS[0] else f"{cell.arm}, skills"
+            line = cell.arm if name == TEST_FOLDERS[0] else f"{cell.arm}, skills"
             lines.setdefault(line, []).append((cell.seed, test))
     found: dict[str, dict[str, Any]] = {}
     for line, tests in lines.items():

@@ -24,8 +24,9 @@ _SPREAD = 0.1
 """Of the embedding: five times that of other new models, so that a copy is heard among 4,096 ids."""
 _BIAS = 10.0
 """So large that one token before gets all of a first head's attention."""
+_NARROW = 32
 _LEAST = 6
-"""Fewest places of a note: fewer tell no ids apart."""
+"""Fewest places of a head, and of a note: fewer tell no ids apart."""
 _NOTE = 1.15
 _MATCH = 4.0
 _LOUD = 8.0
@@ -60,12 +61,12 @@ def lay_copying_heads(model: Qwen2ForCausalLM, tokens: int) -> None:
     still = torch.cat([still, still + size // 2])
     note = len(still) // tokens  # places of a note
     free = width - tokens * note  # the embedding's own places; the last ones hold notes
-    if config.num_hidden_layers < 2 or heads < max(tokens, 2) or note < _LEAST or free < size:
+    if config.num_hidden_layers < 2 or heads < max(tokens, 2) or size < _NARROW or note < _LEAST or free < size:
         raise ConfigError(
             "heads that copy do not fit into this model",
             where="model new:qwen2, copies",
             got=f"copies={tokens}, layers={config.num_hidden_layers}, heads={heads} of {size} places",
-            expected="layers of 2 or more, more heads than copies, and heads of 32 places or more",
+            expected="layers of 2 or more, at least as many heads as copies, and 2, of 32 places or more",
         )
     embedding = model.model.embed_tokens.weight
     embedding.normal_(0, _SPREAD)
@@ -75,6 +76,9 @@ def lay_copying_heads(model: Qwen2ForCausalLM, tokens: int) -> None:
     first, second = (layer.self_attn for layer in model.model.layers[:2])
     group = heads // config.num_key_value_heads
 
+    # All heads that share keys with those that are laid, of which there are `tokens` here, and one below.
+    first.o_proj.weight[:, : -(-tokens // group) * group * size] = 0
+    second.o_proj.weight[:, : group * size] = 0
     for place, room in enumerate(notes):
         own = slice(place * size, (place + 1) * size)
         keys = slice(place // group * size, (place // group + 1) * size)
@@ -85,7 +89,6 @@ def lay_copying_heads(model: Qwen2ForCausalLM, tokens: int) -> None:
         first.q_proj.bias[own] = _BIAS * torch.cat([ahead.cos(), -ahead.sin()])
         first.v_proj.weight[keys] = 0
         first.v_proj.weight[keys][:note] = name
-        first.o_proj.weight[:, own] = 0
         first.o_proj.weight[room, own.start : own.start + note] = torch.eye(note) * _SPREAD * _NOTE
 
     _silence(second, slice(size), slice(size))
@@ -96,7 +99,6 @@ def lay_copying_heads(model: Qwen2ForCausalLM, tokens: int) -> None:
         second.k_proj.weight[compared] = torch.eye(width)[room] * _MATCH
     said = _directions(size, free, width)
     second.v_proj.weight[:size] = said
-    second.o_proj.weight[:, : size * group] = 0
     second.o_proj.weight[:, :size] = said.T * _SPREAD * _LOUD
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from agentgym_tok.chat import ChatFormat
 from agentgym_tok.envs.explorer import Explorer
-from agentgym_tok.envs.prompting import Prompting
+from agentgym_tok.envs.prompting import Prompting, expert_turn
 from agentgym_tok.envs.token_env import TokenEnv
 from agentgym_tok.errors import ConfigError
 from agentgym_tok.policies.base import demonstration
@@ -87,4 +87,5 @@ class Corrections:
             if command is None:
                 yield None
             else:
-                yield demonstration(self.chat, self.prompting.answer(command, explorer.thought), "explorer", Sampling())
+                said = expert_turn(self.prompting, command, explorer.thought)
+                yield demonstration(self.chat, said, "explorer", Sampling())
