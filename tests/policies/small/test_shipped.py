@@ -8,6 +8,7 @@ import pytest
 
 from agentgym_tok import ChatFormat, Completion, Request, Sampling
 from agentgym_tok.envs.alfworld import ALFWorldEnv
+from agentgym_tok.envs.searchqa import SearchQAEnv
 from agentgym_tok.harness import Harness
 from agentgym_tok.policies.small.builtin import BuiltinPolicy
 from agentgym_tok.tokens import as_ids
@@ -46,7 +47,7 @@ def test_scores_are_those_of_transformers(name: str) -> None:
     from agentgym_tok.policies.hf import HFPolicy
 
     policy, theirs = BuiltinPolicy("", CHAT, world=name), HFPolicy(WEIGHTS / name, CHAT, device="cpu")
-    env = ALFWorldEnv(CHAT, split="valid_seen")
+    env = {"alfworld": ALFWorldEnv, "searchqa": SearchQAEnv}[name](CHAT, split="train")
     for seed in range(3):
         obs_T, _ = env.reset(seed=seed)
         sampling = Sampling(max_tokens=32)
