@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -46,21 +45,18 @@ def test_turns_leave_nothing_of_ours_to_the_collector(
     with VLLMPolicy(fake.url, BUILTIN) as policy:
         fake.fault = lambda seed, attempt: fault
         ask(policy, 10)
-        # What a thread of an earlier test lets go of meanwhile is found once; what a turn leaves is found each time.
-        rounds = [_left(lambda: ask(policy, 20)) for _ in range(3)]
-    assert min(rounds, key=len) == []
-
-
-def _left(turns: Callable[[], None]) -> list[Any]:
-    """Return what of ours the collector finds behind some turns."""
-    gc.collect()
-    gc.disable()
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    try:
-        turns()
         gc.collect()
-        return [thing for thing in gc.garbage if type(thing).__module__.startswith("agentgym_tok")]
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
+        # What others made before stays alive meanwhile, whoever lets go of it: only what the turns make is found.
+        others = gc.get_objects()
+        gc.disable()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            ask(policy, 20)
+            gc.collect()
+            ours = [thing for thing in gc.garbage if type(thing).__module__.startswith("agentgym_tok")]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+            del others
+        assert ours == []
