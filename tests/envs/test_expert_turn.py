@@ -1,5 +1,7 @@
 """Whatever a thought quotes, the turn is read as the command that the expert meant."""
 
+import tomllib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,10 +10,14 @@ from agentgym_tok import ChatFormat
 from agentgym_tok.envs.alfworld.prompts import ALFWORLD_WORDS
 from agentgym_tok.envs.prompting import Prompting, Step, Transcript, expert_turn
 from agentgym_tok.envs.react import React
+from agentgym_tok.envs.searchqa import SearchQAEnv
 from agentgym_tok.envs.searchqa.prompts import SEARCHQA_WORDS
 from agentgym_tok.envs.searchqa.tagged import SearchR1, SearchStep
 from agentgym_tok.envs.searchqa.tool_calls import ToolCalls
+from agentgym_tok.envs.token_env import TokenEnv
+from agentgym_tok.envs.webshop import WebShopEnv
 from agentgym_tok.envs.webshop.prompts import WEBSHOP_WORDS, WebShopStep, WebShopTranscript
+from agentgym_tok.learner.training.presets import PRESETS
 
 CHAT = ChatFormat.builtin()
 PROMPTINGS: dict[str, tuple[Prompting, str]] = {
@@ -44,6 +50,22 @@ def test_no_thought_takes_the_place_of_the_command(name: str, thought: str) -> N
     prompting, command = PROMPTINGS[name]
     read = prompting.read(CHAT.parse(CHAT.encode_turn(expert_turn(prompting, command, thought))))
     assert (read.text, read.format_ok) == (command, True)
+
+
+@pytest.mark.parametrize(("world", "make"), [("searchqa", SearchQAEnv), ("webshop", WebShopEnv)])
+def test_turns_that_are_imitated_fit_into_what_the_presets_let_a_model_say(world: str, make: type[TokenEnv]) -> None:
+    longest = 0
+    env = make(CHAT, split="train")
+    for task in range(12):
+        env.reset(options={"task": task})
+        while env.running and (turn := env.hints()["explorer"]) is not None:
+            ids_T = CHAT.encode_turn(turn)
+            longest = max(longest, len(ids_T))
+            env.step(ids_T)
+    for stage in ("sft", "sdar"):
+        preset = tomllib.loads((PRESETS / f"tiny-{world}-{stage}.toml").read_text(encoding="utf-8"))
+        for part in (preset, preset["evaluation"]):
+            assert part.get("sampling", {"max_tokens": longest})["max_tokens"] >= longest
 
 
 @pytest.mark.parametrize("name", PROMPTINGS)

@@ -84,7 +84,7 @@ def test_a_turn_begins_with_what_was_learned_since_the_one_before() -> None:
 
 
 def test_thoughts_say_nothing_but_what_stands_in_the_texts() -> None:
-    engine = make_searchqa_engine("synth", "test")
+    engine, quoted = make_searchqa_engine("synth", "test"), 0
     for task in engine.tasks()[:40]:
         explorer, seen = SearchQAExplorer(), engine.reset(task)
         explorer.reset(seen.text)
@@ -93,9 +93,11 @@ def test_thoughts_say_nothing_but_what_stands_in_the_texts() -> None:
             command = explorer.act()
             names = re.findall(r"[A-Z][\w'-]+|\d+", re.sub("Smaller:|Larger:", "", explorer.thought))
             assert all(name in known for name in names), (explorer.thought, known)
+            quoted += bool(names)
             seen = engine.step(command)
             explorer.follow(command, seen.text)
             known += seen.text
+    assert quoted > 80  # every turn but the first
 
 
 def test_what_was_not_found_is_searched_in_other_words_and_given_up_at_last() -> None:
