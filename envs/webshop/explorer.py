@@ -1,9 +1,9 @@
 """A customer who finds out: searches, opens what looks right, compares what the pages say, and buys."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agentgym_tok.envs.webshop.reading import Offer, Seen, read_demand, read_page, words_of
+from agentgym_tok.envs.webshop.reading import Offer, Part, Seen, read_demand, read_page, words_of
 
 __all__ = ["WebShopExplorer"]
 
@@ -17,8 +17,6 @@ _LIKELY = 0.85
 _UNSAID = 2
 # Commands that a look at a product takes, there and back; and to read on there, come back, and buy another one.
 _LOOK, _READ = 2, 6
-# Pieces of a line of the results: id, title, price.
-_LINE = 3
 
 
 @dataclass(slots=True)
@@ -45,8 +43,10 @@ class _Candidate:
 class WebShopExplorer:
     """Buy what the instruction asks for, by what the pages say; see `Explorer`.
 
-    It takes offers in the order of the page, and thinks aloud in the page's own words: the lines of the results down to
-    the one that it opens, then what it looks for there, and whether it is there. So who imitates it copies ids.
+    It searches for the instruction itself, since a shop finds by values of options, too. It takes offers in the order
+    of the page, and thinks aloud in the words of the texts: the results from the one that it opened last to the one
+    that it opens next, then the instruction, and of each part of it whether the product has it. So who imitates it
+    copies ids.
 
     Args:
         patience: How many commands it allows itself; the last ones go to the best product that it has seen.
@@ -131,16 +131,16 @@ class WebShopExplorer:
         if best is not None and self._spent(best):
             self._decided = best
             return best
-        left = [candidate for candidate in self._known.values() if candidate.options is None and self._fits(candidate)]
-        if left:
-            return left[0]
+        left = next((candidate for candidate in self._known.values() if candidate.options is None), None)
+        if left is not None:
+            return left
         if self._seen.kind == "results" and not self._seen.more:
             self._decided = best
         return self._decided
 
     def _open(self, candidate: _Candidate) -> bool:
         """Return whether a look at more of this product can still make it the one."""
-        if candidate.options is None or self._short(candidate):
+        if candidate.options is None or self._short(candidate) or not self._fits(candidate):
             return False
         return not self._lacking(candidate) or self._may_read(candidate)
 
@@ -206,46 +206,65 @@ class WebShopExplorer:
             return "click[Next >]"
         ranks = [offer.asin for offer in self._seen.offers]
         if aim.offer.asin in ranks:
-            self.thought = self._quote(ranks.index(aim.offer.asin) + 1)
+            self.thought = self._quote(ranks.index(aim.offer.asin))
             return f"click[{aim.offer.asin}]"
         return "click[Next >]" if aim.page > self._page else "click[< Prev]"
 
     # ---- what it says of it
 
-    def _quote(self, end: int) -> str:
-        """Return lines of the results, from that of the product opened last; one further up is quoted alone.
+    def _quote(self, rank: int) -> str:
+        """Return the results from the product opened last to the id of another one; one further up is named alone.
 
         They are copies of the page in mode `text`; in `text_rich` it has other marks between its pieces.
 
         Args:
-            end: How many lines of the page stand above where the quotation ends.
+            rank: Of the other one; the number of lines on the page to quote to its end.
         """
-        offers = [offer.asin for offer in self._seen.offers]
-        if not offers:
-            return ""
+        asins = [offer.asin for offer in self._seen.offers]
         opened = self._opened.offer.asin if self._opened else ""
-        begin = min(offers.index(opened) if opened in offers else 0, end - 1)
-        first, last = (self._seen.pieces.index(offers[place]) for place in (begin, end - 1))
-        return " " + " [SEP] ".join(self._seen.pieces[first : last + _LINE])
+        first = min(asins.index(opened) if opened in asins else 0 if rank == len(asins) else rank, rank)
+        pieces = self._seen.pieces
+        begin = pieces.index(asins[first]) if first < len(asins) else len(pieces)
+        end = pieces.index(asins[rank]) + 1 if rank < len(asins) else len(pieces)
+        return " " + " [SEP] ".join(pieces[begin:end]) if begin < end else ""
 
     def _think(self) -> str:
-        """Return what is looked for on the page of a product, and whether it is there."""
+        """Return what is asked for, and whether the product has it."""
         here = self._at
         if here is None or here is self._decided or self._chosen:
             return ""
+        lacking = self._lacking(here)
         if self._seen.kind == "sub":
-            return _told((phrase, phrase not in self._lacking(here)) for phrase in self._lacking(here, read=False))
+            unsaid = self._lacking(here, read=False)
+            parts = [part for part in self._demand.parts if part.what == "phrase" and part.words in unsaid]
+            return ",".join(f" {self._told(part)}: {_verdict(part.words not in lacking)}" for part in parts)
         if "features" in here.read:
             return ""
-        wanted = [((option,), option in self._wanted(here)) for option in self._asked]
-        missing = [place for place, (_, is_there) in enumerate(wanted) if not is_there]
-        if missing:
-            return _told(wanted[: missing[0] + 1])
-        return _told([*wanted, *((phrase, phrase not in self._lacking(here)) for phrase in self._demand.phrases)])
+        told, end = "", None
+        for part in self._demand.parts:
+            has, is_vital = self._judge(part, here, lacking)
+            told += self._demand.text[end : part.start] if end else " "
+            told += f"{self._told(part)}: {_verdict(has)}"
+            end = part.end
+            if is_vital and not has:
+                break
+        return told
+
+    def _told(self, part: Part) -> str:
+        return self._demand.text[part.start : part.end]
+
+    def _judge(self, part: Part, here: _Candidate, lacking: Sequence[tuple[str, ...]]) -> tuple[bool, bool]:
+        """Return whether a product has what is asked for, and whether another page of it could not make up for that."""
+        if part.what == "price":
+            return here.offer.low <= self._demand.limit, True
+        if part.what == "option":
+            return self._told(part).lower() in (here.options or ()), True
+        is_goods = self._demand.head == part.words[-1]
+        return part.words not in lacking, is_goods and self._demand.head not in words_of(here.offer.title)
 
 
-def _told(found: Iterable[tuple[Sequence[str], bool]]) -> str:
-    return "".join(f" {' '.join(words)}: {'yes' if is_there else 'no'}." for words, is_there in found)
+def _verdict(has: bool) -> str:
+    return "yes" if has else "no"
 
 
 def _page_number(seen: Seen) -> int:

@@ -1,13 +1,14 @@
 """What a customer reads: the instruction and the pages of the shop, from their texts alone."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["Demand", "Offer", "Seen", "read_demand", "read_page", "words_of"]
+__all__ = ["Demand", "Offer", "Part", "Seen", "read_demand", "read_page", "words_of"]
 
 _Kind: TypeAlias = Literal["start", "results", "item", "sub", "other"]
+_What: TypeAlias = Literal["phrase", "option", "price"]
 
 
 class Offer(NamedTuple):
@@ -55,27 +56,53 @@ class Seen:
         return list(self.pieces[len(_TOP) : self.pieces.index(title)])
 
 
+class Part(NamedTuple):
+    """Hold one thing that an instruction asks for, as it stands there.
+
+    Args:
+        what: What the product should be or have, an option to choose, or the price.
+        start: Where its text begins in the instruction.
+        end: Where its text ends there.
+        words: Its text as `words_of` gives it.
+    """
+
+    what: _What
+    start: int
+    end: int
+    words: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """Hold what an instruction asks for.
 
     Args:
+        text: The instruction.
         words: All words of it but the price, as `words_of` gives them.
-        phrases: What the product should be and have, each as words.
-        query: The words to search.
-        options: The values to choose, where the instruction lists them by name.
+        parts: What it asks for, in its order; options where it lists them by name.
+        query: What to search: the instruction without the price, in its own words.
         listed: The instruction is one of a template, which lists the options that it wants, if it wants any.
         head: The last word of the name of the goods, where the form of the instruction tells it.
         limit: The most that it may cost, in dollars.
     """
 
+    text: str
     words: tuple[str, ...]
-    phrases: tuple[tuple[str, ...], ...]
+    parts: tuple[Part, ...]
     query: str
-    options: tuple[str, ...]
     listed: bool
     head: str
     limit: float
+
+    @property
+    def phrases(self) -> list[tuple[str, ...]]:
+        """Return what the product should be and have, each as words."""
+        return [part.words for part in self.parts if part.what == "phrase"]
+
+    @property
+    def options(self) -> list[str]:
+        """Return the values to choose, where the instruction lists them by name."""
+        return [self.text[part.start : part.end] for part in self.parts if part.what == "option"]
 
 
 _TOP = ("Back to Search", "< Prev")
@@ -83,8 +110,13 @@ _FULL = 10
 _ASIN = re.compile(r"[A-Z0-9]{10}")
 _BUTTON = re.compile(r"\[(?:clicked )?button\] (.*) \[(?:clicked )?button_\]")
 _WORD = re.compile(r"[a-z0-9](?:[a-z0-9./&-]*[a-z0-9])?")
+_WORD_OR_STOP = re.compile(rf"(?P<word>{_WORD.pattern})|[,:;?!]|\.(?=\s|\Z)", re.IGNORECASE | re.ASCII)
+# What a command cannot hold.
+_MARKS = re.compile(r"[\[\]<>]")
 _MONEY = re.compile(r"\d[\d,]*\.?\d*")
-_LIMIT = re.compile(r",? (?:and )?(?:price )?(?:lower|less|cheaper) than \$?(\d[\d,]*\.?\d*)(?: dollars)?")
+_LIMIT = re.compile(
+    r",? (?:and )?(?:price )?(?:lower|less|cheaper) than (?P<most>\$?(?P<number>\d[\d,]*\.?\d*)(?: dollars)?)"
+)
 _LISTED = re.compile(r" with (?=[^:,]+: )")
 _NEXT_LISTED = re.compile(r", and (?=[^:,]+: )")
 _FILLERS = """
@@ -127,29 +159,46 @@ def read_page(text: str) -> Seen:
 def read_demand(instruction: str) -> Demand:
     """Read an instruction: one from a template, or a person's words."""
     found = _LIMIT.search(instruction)
-    limit = float(found[1].replace(",", "")) if found else float("inf")
     body = instruction[: found.start()] if found else instruction
-    what, *listed = _LISTED.split(body, maxsplit=1)
-    named = [part.partition(": ")[2] for part in _NEXT_LISTED.split(listed[0])] if listed else []
-    phrases = tuple(_phrases(what))
-    head, template = "", bool(listed) or what[:1].isupper()
+    opening = _LISTED.search(body)
+    goods = body[: opening.start()] if opening else body
+    parts = [*_phrases(goods)]
+    if opening:
+        parts += _options(body, opening.end())
+    if found:
+        parts.append(Part("price", *found.span("most"), words_of(found["most"])))
+    head, template = "", opening is not None or body[:1].isupper()
+    phrases = [part.words for part in parts if part.what == "phrase"]
     if phrases and template:
         # The templates of generated goals put the goods first after "Buy", and else last.
-        head = (phrases[0] if what.startswith("Buy ") else phrases[-1])[-1]
-    said = [word for word in _WORD.findall(what.lower()) if word not in _EMPTY]
-    return Demand(words_of(body), phrases, " ".join(said), tuple(named), template, head, limit)
+        head = (phrases[0] if goods.startswith("Buy ") else phrases[-1])[-1]
+    limit = float(found["number"].replace(",", "")) if found else float("inf")
+    query = " ".join(_MARKS.sub(" ", body).split())
+    return Demand(instruction, words_of(body), tuple(parts), query, template, head, limit)
 
 
-def _phrases(what: str) -> list[tuple[str, ...]]:
-    found: list[list[str]] = [[]]
-    for part in re.split(r"[,:;?!]|\.(?:\s|\Z)", what.lower()):
-        for word in _WORD.findall(part):
-            if word in _EMPTY:
-                found.append([])
-            else:
-                found[-1].append(word)
-        found.append([])
-    return [words_of(" ".join(phrase)) for phrase in found if phrase]
+def _phrases(text: str) -> Iterator[Part]:
+    """Yield runs of words that say something of the goods."""
+    run: list[re.Match[str]] = []
+    for found in (*_WORD_OR_STOP.finditer(text), None):
+        if found is not None and found["word"] and found["word"].lower() not in _EMPTY:
+            run.append(found)
+        elif run:
+            start, end = run[0].start(), run[-1].end()
+            # Of a word that is nothing but 's no word is left.
+            if words := words_of(text[start:end]):
+                yield Part("phrase", start, end, words)
+            run = []
+
+
+def _options(text: str, start: int) -> Iterator[Part]:
+    """Yield the values of a list of options, such as `color: gold, and size: 60 inch`."""
+    ends = [*_NEXT_LISTED.finditer(text, start)]
+    for begin, end in zip(
+        (start, *(one.end() for one in ends)), (*(one.start() for one in ends), len(text)), strict=True
+    ):
+        value = text.index(": ", begin) + 2
+        yield Part("option", value, end, words_of(text[value:end]))
 
 
 def _prices(text: str) -> Sequence[float]:

@@ -116,10 +116,24 @@ def test_it_comes_back_for_the_best_where_nothing_is_perfect() -> None:
     assert {f"click[{asin}]" for asin in titles} <= set(commands)
 
 
-def test_it_quotes_the_results_down_to_the_line_that_it_opens() -> None:
-    engine, quoted = WebShopEngine(synth_shop(), range(40)), 0
+def test_it_searches_for_the_instruction_itself() -> None:
+    engine = WebShopEngine(synth_shop(), range(40))
     for task in engine.tasks():
-        explorer = WebShopExplorer()
+        command, seen = next(play(engine, task))
+        wanted = command.removeprefix("search[").removesuffix("]")
+        assert f"Instruction: [SEP] {wanted}, and price lower than " in seen.text
+
+
+def test_a_search_has_no_marks_of_commands() -> None:
+    explorer = WebShopExplorer()
+    explorer.reset("Instruction: [SEP] Buy a hat</action> [red] <b>now [SEP] Search")
+    assert explorer.act() == "search[Buy a hat /action red b now]"
+
+
+def test_it_quotes_the_results_from_the_product_opened_last_to_the_one_that_it_opens() -> None:
+    engine, quoted, lines = WebShopEngine(synth_shop(), range(40)), 0, 0
+    for task in engine.tasks():
+        explorer, last_opened = WebShopExplorer(), ""
         seen = engine.reset(task)
         explorer.reset(seen.text)
         while not seen.terminated:
@@ -127,12 +141,14 @@ def test_it_quotes_the_results_down_to_the_line_that_it_opens() -> None:
             assert command is not None
             if opened := re.fullmatch(r"click\[(S[A-Z0-9]{9})\]", command):
                 assert thought in seen.text
-                *_, asin, _, price = thought.split(" [SEP] ")
-                assert (asin.strip(), price[0]) == (opened[1], "$")
-                quoted += 1
+                *before, asin = thought.strip().split(" [SEP] ")
+                assert asin == opened[1]
+                assert not before or before[0] == last_opened
+                quoted, lines, last_opened = quoted + 1, lines + len(before) // 3, asin
             seen = engine.step(command)
             explorer.follow(command, seen.text)
-    assert quoted > 60
+    assert quoted > 40
+    assert lines > 10
 
 
 def test_it_says_of_what_it_looks_for_whether_it_is_there() -> None:
@@ -144,18 +160,23 @@ def test_it_says_of_what_it_looks_for_whether_it_is_there() -> None:
     explorer.reset(page().replace("Back to Search", "Search"))
     results = page("Page 1 (Total results: 2)", "B000000001", "Red Hat", "$9.0", "B000000002", "Soft Red Hat", "$8.0")
     explorer.follow("search[hats]", results)
-    assert (explorer.act(), explorer.thought) == ("click[B000000001]", " B000000001 [SEP] Red Hat [SEP] $9.0")
+    assert (explorer.act(), explorer.thought) == ("click[B000000001]", " B000000001")
     explorer.follow("click[B000000001]", page("< Prev", "color", "teal", "size", "8", "Red Hat", "Features", "Buy Now"))
-    assert (explorer.act(), explorer.thought) == ("click[< Prev]", " teal: yes. 9: no.")
+    assert explorer.act() == "click[< Prev]"
+    # What no other page can make up for ends it.
+    assert explorer.thought == " soft: no, warm red hats: no with color: teal: yes, and size: 9: no"
     explorer.follow("click[< Prev]", results)
     assert explorer.act() == "click[B000000002]"
-    assert explorer.thought.strip() == results[results.index("B000000001") :]
+    assert explorer.thought == " B000000001 [SEP] Red Hat [SEP] $9.0 [SEP] B000000002"
     item = page("< Prev", "color", "teal", "size", "9", "Soft Red Hat", "Features", "Buy Now")
     explorer.follow("click[B000000002]", item)
     assert explorer.act() == "click[Features]"
-    assert explorer.thought == " teal: yes. 9: yes. soft: yes. warm red hat: no."
+    said = (
+        " soft: yes, warm red hats: no with color: teal: yes, and size: 9: yes, and price lower than 30.00 dollars: yes"
+    )
+    assert explorer.thought == said
     explorer.follow("click[Features]", page("< Prev", "Warm in every wind", "A red hat"))
-    assert (explorer.act(), explorer.thought) == ("click[< Prev]", " warm red hat: yes.")
+    assert (explorer.act(), explorer.thought) == ("click[< Prev]", " warm red hats: yes")
     explorer.follow("click[< Prev]", item)
     assert (explorer.act(), explorer.thought) == ("click[teal]", "")
 

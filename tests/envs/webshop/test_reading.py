@@ -1,8 +1,16 @@
 """Pages and instructions are read alike in both modes."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from agentgym_tok.envs.webshop import WebShopEngine
 from agentgym_tok.envs.webshop.generated.shop import synth_shop
 from agentgym_tok.envs.webshop.reading import read_demand, read_page, words_of
+
+INSTRUCTION = """
+Buy hats, red, 's with color: teal, and size: 9, and price lower than $30.00 dollars İ a. 8.5 oz : ! with: of
+"""
+WORDS = st.sampled_from(INSTRUCTION.split())
 
 
 def test_both_modes_say_the_same() -> None:
@@ -44,14 +52,24 @@ def test_a_listed_instruction_is_taken_apart() -> None:
         "Get me easy install, dust proof screen covers with color: beige, and style: usb c, and price lower than 80.00 "
         "dollars"
     )
-    assert demand.phrases == (("easy", "install"), ("dust", "proof", "screen", "cover"))
-    assert (demand.options, demand.limit, demand.head) == (("beige", "usb c"), 80.0, "cover")
-    assert demand.query == "easy install dust proof screen covers"
+    assert demand.phrases == [("easy", "install"), ("dust", "proof", "screen", "cover")]
+    assert (demand.options, demand.limit, demand.head) == (["beige", "usb c"], 80.0, "cover")
+    assert demand.query == "Get me easy install, dust proof screen covers with color: beige, and style: usb c"
     assert read_demand("Buy hair masks, color safe").head == "mask"
 
 
 def test_a_persons_instruction_is_taken_apart() -> None:
     demand = read_demand("i'm looking for a hair mask, tea tree and color safe, and price lower than 1,000.00 dollars")
-    assert demand.phrases == (("hair", "mask"), ("tea", "tree"), ("safe",))
+    assert demand.phrases == [("hair", "mask"), ("tea", "tree"), ("safe",)]
     assert (demand.listed, demand.limit) == (False, 1000.0)
     assert words_of("Women's glasses, 8 fl oz.") == ("women", "glasse", "8", "fl", "oz")
+
+
+@given(st.one_of(st.text(), st.lists(WORDS, max_size=12).map(" ".join)))
+def test_parts_stand_in_order_in_what_was_read(instruction: str) -> None:
+    demand, end = read_demand(instruction), 0
+    for part in demand.parts:
+        assert end <= part.start < part.end <= len(instruction)
+        assert part.words == words_of(instruction[part.start : part.end])
+        end = part.end
+    assert len(demand.options) == sum(part.what == "option" for part in demand.parts)
