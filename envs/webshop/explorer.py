@@ -15,8 +15,9 @@ _NAMES = frozenset(
 _LIKELY = 0.85
 # How many options an instruction may name that does not list them.
 _UNSAID = 2
+_LEAVE = "click[< Prev]"
 # Commands that a look at a product takes, there and back; and to read on there, come back, and buy another one.
-_LOOK, _READ = 2, 6
+_CHOICE, _LOOK, _READ = 1, 2, 6
 
 
 @dataclass(slots=True)
@@ -43,10 +44,10 @@ class _Candidate:
 class WebShopExplorer:
     """Buy what the instruction asks for, by what the pages say; see `Explorer`.
 
-    It searches for the instruction itself, since a shop finds by values of options, too. It takes offers in the order
-    of the page, and thinks aloud in the words of the texts: the results from the one that it opened last to the one
-    that it opens next, then the instruction, and of each part of it whether the product has it. So who imitates it
-    copies ids.
+    It searches for the instruction itself, since a shop finds by values of options, too, and takes offers in the order
+    of the page. It thinks aloud in the words of the texts: the results from the product that it opened last to the one
+    that it opens next, then the instruction as far as the part that calls for what it does. So who imitates it copies
+    ids, and one thing is to be learned: where to stop.
 
     Args:
         patience: How many commands it allows itself; the last ones go to the best product that it has seen.
@@ -110,13 +111,12 @@ class WebShopExplorer:
         aim = self._aim()
         if kind == "results":
             return self._leave_results(aim)
-        self.thought = self._think()
-        if aim is None or aim is not self._at or kind == "sub":
-            return "click[< Prev]"
-        if self._decided is not aim and self._lacking(aim) and self._may_read(aim):
-            return "click[Features]"
-        option = next((value for value in self._wanted(aim) if value not in self._chosen), None)
-        return f"click[{option or 'Buy Now'}]"
+        here = self._at
+        if here is None:
+            return _LEAVE
+        part, command = self._read(here) if kind == "sub" else self._due(here)
+        self.thought = self._recite(part)
+        return command if aim is here else _LEAVE
 
     # ---- what to buy
 
@@ -126,29 +126,61 @@ class WebShopExplorer:
             return self._decided
         here = self._at
         best = max(self._known.values(), key=self._worth, default=None)
-        if here is not None and self._open(here):
+        if here is not None and self._open(here, best):
             return here
-        if best is not None and self._spent(best):
+        if best is not None and self._spent(best, _LOOK):
             self._decided = best
             return best
-        left = next((candidate for candidate in self._known.values() if candidate.options is None), None)
+        left = next((one for one in self._known.values() if one.options is None and self._fits(one)), None)
         if left is not None:
             return left
         if self._seen.kind == "results" and not self._seen.more:
             self._decided = best
         return self._decided
 
-    def _open(self, candidate: _Candidate) -> bool:
-        """Return whether a look at more of this product can still make it the one."""
-        if candidate.options is None or self._short(candidate) or not self._fits(candidate):
+    def _open(self, here: _Candidate, best: _Candidate | None) -> bool:
+        """Return whether to go on with the product whose page is shown: it can be the one as far as was looked."""
+        if here.options is None or self._due(here)[1] == _LEAVE:
             return False
-        return not self._lacking(candidate) or self._may_read(candidate)
+        is_whole = len(self._wanted(here)) == len(self._asked) and self._fits(here) and not self._lacking(here)
+        return is_whole or not (best is not None and self._spent(best, _CHOICE))
 
-    def _spent(self, best: _Candidate) -> bool:
-        """Return whether one look at another product would leave too few commands to come back and buy the best."""
+    def _due(self, here: _Candidate) -> tuple[Part | None, str]:
+        """Return what to do on the page of a product: the first part of the instruction that calls for something."""
+        lacking, is_decided = self._lacking(here), here is self._decided
+        left = [value for value in self._wanted(here) if value not in self._chosen]
+        part: Part | None = None
+        for part in self._demand.parts:
+            if part.what == "price" and here.offer.low > self._demand.limit and not is_decided:
+                return part, _LEAVE
+            if part.what == "phrase" and part.words in lacking and not is_decided:
+                return part, "click[Features]" if self._may_read(here) and not self._is_other(part, here) else _LEAVE
+            value = self._value(part)
+            if part.what == "option" and value not in (here.options or ()) and not is_decided:
+                return part, _LEAVE
+            if value in left:
+                return part, f"click[{value}]"
+        # A person's words may name a value across parts.
+        return part, f"click[{left[0] if left else 'Buy Now'}]"
+
+    def _read(self, here: _Candidate) -> tuple[Part | None, str]:
+        """Return what to do on another page of a product: leave it, and how far what was looked for was found."""
+        lacking, phrases = self._lacking(here), [part for part in self._demand.parts if part.what == "phrase"]
+        return next((part for part in phrases if part.words in lacking), phrases[-1] if phrases else None), _LEAVE
+
+    def _is_other(self, part: Part, here: _Candidate) -> bool:
+        """Return whether a product is of another kind than what a part of the instruction names."""
+        head = self._demand.head
+        return head == part.words[-1] and head not in words_of(here.offer.title)
+
+    def _value(self, part: Part) -> str:
+        return self._demand.text[part.start : part.end].lower()
+
+    def _spent(self, best: _Candidate, more: int) -> bool:
+        """Return whether so many commands more would leave too few to come back and buy the best."""
         back = (self._seen.kind != "results") + (self._seen.kind == "sub")
         buy = 1 + abs(best.page - self._page) + self._choices() + 1
-        return self._patience - self._steps < back + _LOOK + buy
+        return self._patience - self._steps < back + more + buy
 
     def _may_read(self, candidate: _Candidate) -> bool:
         """Return whether there are commands enough to read on, and to go and buy even another product."""
@@ -176,13 +208,9 @@ class WebShopExplorer:
         whole = (met + chosen + price) / (phrases + wanted + 1)
         return (whole if self._fits(candidate) else whole / 2) - candidate.rank / 60 - candidate.page / 100
 
-    def _short(self, candidate: _Candidate) -> bool:
-        """Return whether the page of a product lacks a value that is wanted."""
-        return len(self._wanted(candidate)) < len(self._asked)
-
-    def _lacking(self, candidate: _Candidate, *, read: bool = True) -> list[tuple[str, ...]]:
-        """Return what is wanted and was not read of a product yet; without `read`, what its title and options lack."""
-        said = words_of(" . ".join((candidate.offer.title, *(candidate.options or ()), candidate.text * read)))
+    def _lacking(self, candidate: _Candidate) -> list[tuple[str, ...]]:
+        """Return what is wanted and was not read of a product yet."""
+        said = words_of(" . ".join((candidate.offer.title, *(candidate.options or ()), candidate.text)))
         joined = f" {' '.join(said)} "
         return [phrase for phrase in self._demand.phrases if not _says(joined, phrase)]
 
@@ -208,12 +236,12 @@ class WebShopExplorer:
         if aim.offer.asin in ranks:
             self.thought = self._quote(ranks.index(aim.offer.asin))
             return f"click[{aim.offer.asin}]"
-        return "click[Next >]" if aim.page > self._page else "click[< Prev]"
+        return "click[Next >]" if aim.page > self._page else _LEAVE
 
     # ---- what it says of it
 
     def _quote(self, rank: int) -> str:
-        """Return the results from the product opened last to the id of another one; one further up is named alone.
+        """Return the results from the product opened last, or the first, to the id of another; one further up alone.
 
         They are copies of the page in mode `text`; in `text_rich` it has other marks between its pieces.
 
@@ -221,50 +249,17 @@ class WebShopExplorer:
             rank: Of the other one; the number of lines on the page to quote to its end.
         """
         asins = [offer.asin for offer in self._seen.offers]
+        if not asins:
+            return ""
         opened = self._opened.offer.asin if self._opened else ""
-        first = min(asins.index(opened) if opened in asins else 0 if rank == len(asins) else rank, rank)
+        begin = asins[min(asins.index(opened) if opened in asins else 0, rank, len(asins) - 1)]
         pieces = self._seen.pieces
-        begin = pieces.index(asins[first]) if first < len(asins) else len(pieces)
         end = pieces.index(asins[rank]) + 1 if rank < len(asins) else len(pieces)
-        return " " + " [SEP] ".join(pieces[begin:end]) if begin < end else ""
+        return " " + " [SEP] ".join(pieces[pieces.index(begin) : end])
 
-    def _think(self) -> str:
-        """Return what is asked for, and whether the product has it."""
-        here = self._at
-        if here is None or here is self._decided or self._chosen:
-            return ""
-        lacking = self._lacking(here)
-        if self._seen.kind == "sub":
-            unsaid = self._lacking(here, read=False)
-            parts = [part for part in self._demand.parts if part.what == "phrase" and part.words in unsaid]
-            return ",".join(f" {self._told(part)}: {_verdict(part.words not in lacking)}" for part in parts)
-        if "features" in here.read:
-            return ""
-        told, end = "", None
-        for part in self._demand.parts:
-            has, is_vital = self._judge(part, here, lacking)
-            told += self._demand.text[end : part.start] if end else " "
-            told += f"{self._told(part)}: {_verdict(has)}"
-            end = part.end
-            if is_vital and not has:
-                break
-        return told
-
-    def _told(self, part: Part) -> str:
-        return self._demand.text[part.start : part.end]
-
-    def _judge(self, part: Part, here: _Candidate, lacking: Sequence[tuple[str, ...]]) -> tuple[bool, bool]:
-        """Return whether a product has what is asked for, and whether another page of it could not make up for that."""
-        if part.what == "price":
-            return here.offer.low <= self._demand.limit, True
-        if part.what == "option":
-            return self._told(part).lower() in (here.options or ()), True
-        is_goods = self._demand.head == part.words[-1]
-        return part.words not in lacking, is_goods and self._demand.head not in words_of(here.offer.title)
-
-
-def _verdict(has: bool) -> str:
-    return "yes" if has else "no"
+    def _recite(self, part: Part | None) -> str:
+        """Return the instruction as far as a part of it; a decision that was made is gone through with in silence."""
+        return "" if part is None or self._decided is not None else f" {self._demand.text[: part.end]}"
 
 
 def _page_number(seen: Seen) -> int:

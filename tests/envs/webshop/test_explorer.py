@@ -16,6 +16,7 @@ from agentgym_tok.envs.webshop.drawn import GoalKind
 from agentgym_tok.envs.webshop.explorer import WebShopExplorer
 from agentgym_tok.envs.webshop.generated.shop import synth_shop
 from agentgym_tok.envs.webshop.pages import Mode
+from agentgym_tok.envs.webshop.reading import read_page
 from agentgym_tok.envs.webshop.shop import Shop
 
 MOST = 15
@@ -94,12 +95,12 @@ def test_it_comes_back_for_the_best_where_nothing_is_perfect() -> None:
         task = "Find soft, warm red hats with color: teal, and price lower than 30.00 dollars"
         return " [SEP] ".join(("Instruction:", task, "Back to Search", *pieces))
 
-    titles = {f"B00000000{number}": f"Hat number {number}, {'soft' if number == 2 else 'hard'}" for number in range(4)}
+    titles = {f"B00000000{number}": f"Hat number {number}, {'soft' if number == 1 else 'hard'}" for number in range(3)}
     lines = [piece for asin, title in titles.items() for piece in (asin, title, "$10.0")]
     explorer = WebShopExplorer()
     explorer.reset(page().replace("Back to Search", "Search"))
     commands = []
-    now = results = page("Page 1 (Total results: 4)", "Next >", *lines)
+    now = results = page("Page 1 (Total results: 3)", "Next >", *lines)
     while (command := explorer.act()) != "click[Buy Now]" and len(commands) < MOST:
         assert command is not None
         commands.append(command)
@@ -112,7 +113,7 @@ def test_it_comes_back_for_the_best_where_nothing_is_perfect() -> None:
         elif command != "click[teal]":
             now = results
         explorer.follow(command, now)
-    assert commands[-2:] == ["click[B000000002]", "click[teal]"]
+    assert commands[-2:] == ["click[B000000001]", "click[teal]"]
     assert {f"click[{asin}]" for asin in titles} <= set(commands)
 
 
@@ -143,7 +144,7 @@ def test_it_quotes_the_results_from_the_product_opened_last_to_the_one_that_it_o
                 assert thought in seen.text
                 *before, asin = thought.strip().split(" [SEP] ")
                 assert asin == opened[1]
-                assert not before or before[0] == last_opened
+                assert not before or before[0] == (last_opened or read_page(seen.text).offers[0].asin)
                 quoted, lines, last_opened = quoted + 1, lines + len(before) // 3, asin
             seen = engine.step(command)
             explorer.follow(command, seen.text)
@@ -151,34 +152,46 @@ def test_it_quotes_the_results_from_the_product_opened_last_to_the_one_that_it_o
     assert lines > 10
 
 
-def test_it_says_of_what_it_looks_for_whether_it_is_there() -> None:
-    def page(*pieces: str) -> str:
-        task = "Find soft, warm red hats with color: teal, and size: 9, and price lower than 30.00 dollars"
-        return " [SEP] ".join(("Instruction:", task, "Back to Search", *pieces))
+TASK = "Find soft, warm red hats with color: teal, and size: 9, and price lower than 30.00 dollars"
 
+
+def test_it_says_the_instruction_as_far_as_the_part_that_calls_for_what_it_does() -> None:
+    def page(*pieces: str) -> str:
+        return " [SEP] ".join(("Instruction:", TASK, "Back to Search", *pieces))
+
+    lines = "B000000001 [SEP] Red Hat [SEP] $9.0 [SEP] B000000002 [SEP] Soft Hat [SEP] $99.0 [SEP] B000000003"
     explorer = WebShopExplorer()
     explorer.reset(page().replace("Back to Search", "Search"))
-    results = page("Page 1 (Total results: 2)", "B000000001", "Red Hat", "$9.0", "B000000002", "Soft Red Hat", "$8.0")
+    results = page("Page 1 (Total results: 3)", lines, "Soft Red Hat", "$8.0")
     explorer.follow("search[hats]", results)
     assert (explorer.act(), explorer.thought) == ("click[B000000001]", " B000000001")
     explorer.follow("click[B000000001]", page("< Prev", "color", "teal", "size", "8", "Red Hat", "Features", "Buy Now"))
-    assert explorer.act() == "click[< Prev]"
-    # What no other page can make up for ends it.
-    assert explorer.thought == " soft: no, warm red hats: no with color: teal: yes, and size: 9: no"
-    explorer.follow("click[< Prev]", results)
-    assert explorer.act() == "click[B000000002]"
-    assert explorer.thought == " B000000001 [SEP] Red Hat [SEP] $9.0 [SEP] B000000002"
-    item = page("< Prev", "color", "teal", "size", "9", "Soft Red Hat", "Features", "Buy Now")
-    explorer.follow("click[B000000002]", item)
-    assert explorer.act() == "click[Features]"
-    said = (
-        " soft: yes, warm red hats: no with color: teal: yes, and size: 9: yes, and price lower than 30.00 dollars: yes"
-    )
-    assert explorer.thought == said
-    explorer.follow("click[Features]", page("< Prev", "Warm in every wind", "A red hat"))
-    assert (explorer.act(), explorer.thought) == ("click[< Prev]", " warm red hats: yes")
+    assert (explorer.act(), explorer.thought) == ("click[Features]", " Find soft")
+    explorer.follow("click[Features]", page("< Prev", "Soft and warm", "A red hat"))
+    assert (explorer.act(), explorer.thought) == ("click[< Prev]", " Find soft, warm red hats")
+    item = page("< Prev", "color", "teal", "size", "8", "Red Hat", "Features", "Buy Now")
     explorer.follow("click[< Prev]", item)
-    assert (explorer.act(), explorer.thought) == ("click[teal]", "")
+    assert (explorer.act(), explorer.thought) == ("click[teal]", " Find soft, warm red hats with color: teal")
+    explorer.follow("click[teal]", item)
+    assert (explorer.act(), explorer.thought) == (
+        "click[< Prev]",
+        " Find soft, warm red hats with color: teal, and size: 9",
+    )
+    explorer.follow("click[< Prev]", results)
+    assert explorer.act() == "click[B000000003]"
+    # A line whose price is too high is passed over.
+    assert explorer.thought == f" {lines}"
+    item = page("< Prev", "color", "teal", "size", "9", "Soft Red Hat", "Features", "Buy Now")
+    explorer.follow("click[B000000003]", item)
+    assert (explorer.act(), explorer.thought) == ("click[Features]", " Find soft, warm red hats")
+    explorer.follow("click[Features]", page("< Prev", "Warm in every wind", "A red hat"))
+    assert (explorer.act(), explorer.thought) == ("click[< Prev]", " Find soft, warm red hats")
+    explorer.follow("click[< Prev]", item)
+    for choice in ("teal", "9"):
+        assert explorer.act() == f"click[{choice}]"
+        assert explorer.thought.endswith(f": {choice}")
+        explorer.follow(f"click[{choice}]", item)
+    assert (explorer.act(), explorer.thought) == ("click[Buy Now]", f" {TASK}")
 
 
 def test_its_turns_have_the_ids_of_the_pages(builtin: ChatFormat) -> None:
