@@ -133,7 +133,7 @@ def _policy(scores: Scores, config: LossConfig, logprobs_T: Tensor, figures: dic
         reference_T = scores.need("reference_T")
         figures["kl/mean"] = _mean(old_T - reference_T, scores)
         advantage_T = advantage_T + kl_advantages(old_T, reference_T, config.kl_coefficient)
-    if config.distillation == "rlsd":
+    if config.distillation == "rlsd" and config.distillation_coefficient:  # at 0 nobody asked the teacher
         strength = config.distillation_coefficient
         advantage_T = rlsd_advantages(advantage_T, scores.need("teacher_T"), old_T, strength=strength)
     low, high = config.clip_low, config.clip_high

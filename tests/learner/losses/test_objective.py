@@ -287,6 +287,8 @@ def test_rlsd_without_strength_is_grpo_to_the_last_bit(batch: Scores) -> None:
     grpo = OBJECTIVES["verl_agent_grpo"]
     rlsd = OBJECTIVES["rlsd"].model_copy(update={"distillation_coefficient": 0.0})
     assert torch.equal(run(batch, grpo)[1], run(batch, rlsd)[1])
+    # Nobody asks a teacher who has no say.
+    assert torch.equal(run(batch, grpo)[1], run(replace(batch, teacher_T=None), rlsd)[1])
     assert not torch.equal(run(batch, grpo)[1], run(batch, OBJECTIVES["rlsd"])[1])
 
 

@@ -262,11 +262,13 @@ def test_every_objective_takes_a_step(tmp_path: Path, warm: Path, objective: str
     assert any(not torch.equal(tensor, before[name]) for name, tensor in parts["learner"].weights().items())
 
 
-def test_distillation_fades_as_it_is_told_to(tmp_path: Path, warm: Path) -> None:
-    config = changed(objective="rlsd", skills={"bank": str(BANK)}, distillation_decay=4, steps=2)
+@pytest.mark.parametrize(("decay", "left"), [(4, 0.375), (1, 0.0)])
+def test_distillation_fades_as_it_is_told_to(tmp_path: Path, warm: Path, decay: int, left: float) -> None:
+    config = changed(objective="rlsd", skills={"bank": str(BANK)}, distillation_decay=decay, steps=2)
     parts = of(warm, config)
-    training(tmp_path / "run", **parts).run()
-    assert parts["learner"].loss == OBJECTIVES["rlsd"].model_copy(update={"distillation_coefficient": 0.375})
+    found = training(tmp_path / "run", **parts).run()
+    assert parts["learner"].loss == OBJECTIVES["rlsd"].model_copy(update={"distillation_coefficient": left})
+    assert math.isfinite(found["loss"])
 
 
 def test_groups_of_equal_returns_are_drawn_again_and_left_out(tmp_path: Path, warm: Path) -> None:
