@@ -63,6 +63,7 @@ def qwen2(
     layers: PositiveInt = 2,
     heads: PositiveInt = 4,
     kv_heads: PositiveInt = 2,
+    head_size: PositiveInt | None = None,
     intermediate: PositiveInt | None = None,
     context: PositiveInt = 4096,
     copies: NonNegativeInt = 0,
@@ -76,6 +77,7 @@ def qwen2(
         layers: Number of layers.
         heads: Of attention.
         kv_heads: Heads of keys and values.
+        head_size: Width of a head; an equal part of `hidden` without it.
         intermediate: Width inside a layer; three times `hidden` without it.
         context: Most ids of a sequence.
         copies: It begins with heads that copy by comparing so many tokens, see `lay_copying_heads`: for worlds whose
@@ -85,12 +87,13 @@ def qwen2(
     Raises:
         ConfigError: The sizes do not go together.
     """
-    if hidden % (2 * heads) or heads % kv_heads:
+    size = hidden / heads if head_size is None else head_size
+    if size % 2 or heads % kv_heads:
         raise ConfigError(
             "the sizes of a new model do not go together",
             where="model new:qwen2",
-            got=f"hidden={hidden}, heads={heads}, kv_heads={kv_heads}",
-            expected="heads that divide half of hidden, and kv_heads that divide heads",
+            got=f"hidden={hidden}, heads={heads} of {size:g}, kv_heads={kv_heads}",
+            expected="heads of an even size, which without head_size divide hidden, and kv_heads that divide heads",
         )
     return transformers.Qwen2Config(
         vocab_size=chat.vocab_size,
@@ -99,6 +102,7 @@ def qwen2(
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=kv_heads,
+        **({} if head_size is None else {"head_dim": head_size}),
         max_position_embeddings=context,
         tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": THETA if copies else 1e4},

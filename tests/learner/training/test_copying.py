@@ -70,7 +70,13 @@ def test_another_new_model_does_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "other", ["hidden=256&layers=3&kv_heads=1", "hidden=192&layers=2&heads=6&kv_heads=6", "copies=2&heads=2"]
+    "other",
+    [
+        "hidden=256&layers=3&kv_heads=1",
+        "hidden=192&layers=2&heads=6&kv_heads=6",
+        "copies=2&heads=2",
+        "copies=3&head_size=64",
+    ],
 )
 def test_other_sizes_copy_too(other: str, tmp_path: Path) -> None:
     options = dict(pair.split("=") for pair in f"hidden=128&context=1024&copies=1&{other}".split("&"))
@@ -78,8 +84,24 @@ def test_other_sizes_copy_too(other: str, tmp_path: Path) -> None:
     assert copied(make_model(model, CHAT, tmp_path)) > 0.7
 
 
-def test_the_small_engine_computes_what_transformers_does(tmp_path: Path) -> None:
-    model = make_model(f"{MODEL}&copies=1", CHAT, tmp_path)
+@torch.no_grad()
+def test_the_present_token_counts_more_than_the_one_before(tmp_path: Path) -> None:
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        make_model(f"{MODEL}&copies=2&head_size=64", CHAT, tmp_path)
+    )
+    draw, hits = np.random.default_rng(0), 0
+    for _ in range(20):
+        first, second, third, fourth, *rest = draw.permutation(CHAT.vocab_size)[:300]
+        # `second` was followed by `third`, and what followed `first` was followed by `fourth`: now they meet.
+        ids_T = [*rest[:90], second, third, *rest[90:180], first, rest[180], fourth, *rest[181:], first, second]
+        logits = model(torch.tensor([ids_T])).logits[0, -1]
+        hits += bool(logits[third] > logits[fourth])
+    assert hits >= 18
+
+
+@pytest.mark.parametrize("sizes", ["copies=1", "copies=2&head_size=64"])
+def test_the_small_engine_computes_what_transformers_does(sizes: str, tmp_path: Path) -> None:
+    model = make_model(f"{MODEL}&{sizes}", CHAT, tmp_path)
     ids_N_T, _ = sequences(1)
     ids_T = as_ids(ids_N_T[0].numpy())
     request = ScoreRequest(ids_T, ((400, len(ids_T), Sampling()),))
