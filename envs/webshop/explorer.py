@@ -16,7 +16,7 @@ _LIKELY = 0.85
 # How many options an instruction may name that does not list them.
 _UNSAID = 2
 _LEAVE = "click[< Prev]"
-# Commands that a look at a product takes, there and back; and to read on there, come back, and buy another one.
+# Commands that a choice takes; a look at a product, there and back; to read on there, come back, and buy another one.
 _CHOICE, _LOOK, _READ = 1, 2, 6
 
 
