@@ -18,6 +18,8 @@ _UNSAID = 2
 _LEAVE = "click[< Prev]"
 # Commands that a choice takes; a look at a product, there and back; to read on there, come back, and buy another one.
 _CHOICE, _LOOK, _READ = 1, 2, 6
+# Pieces of a line of the results: id, title, price.
+_LINE = 3
 
 
 @dataclass(slots=True)
@@ -45,9 +47,9 @@ class WebShopExplorer:
     """Buy what the instruction asks for, by what the pages say; see `Explorer`.
 
     It searches for the instruction itself, since a shop finds by values of options, too, and takes offers in the order
-    of the page. It thinks aloud in the words of the texts: the results from the product that it opened last to the one
-    that it opens next, then the instruction as far as the part that calls for what it does. So who imitates it copies
-    ids, and one thing is to be learned: where to stop.
+    of the page. It thinks aloud in the words of the texts: the line of the product that it opened last and the id of
+    the next one, then the instruction as far as the part that calls for what it does. So who imitates it copies ids,
+    and one thing is to be learned: where to stop.
 
     Args:
         patience: How many commands it allows itself; the last ones go to the best product that it has seen.
@@ -230,32 +232,24 @@ class WebShopExplorer:
 
     def _leave_results(self, aim: _Candidate | None) -> str:
         if aim is None:
-            self.thought = self._quote(len(self._seen.offers))
             return "click[Next >]"
-        ranks = [offer.asin for offer in self._seen.offers]
-        if aim.offer.asin in ranks:
-            self.thought = self._quote(ranks.index(aim.offer.asin))
+        if aim.offer in self._seen.offers:
+            self.thought = self._quote(aim.offer)
             return f"click[{aim.offer.asin}]"
         return "click[Next >]" if aim.page > self._page else _LEAVE
 
     # ---- what it says of it
 
-    def _quote(self, rank: int) -> str:
-        """Return the results from the product opened last, or the first, to the id of another; one further up alone.
+    def _quote(self, offer: Offer) -> str:
+        """Return the id of a product, behind the line of the one opened last where that stands right above.
 
-        They are copies of the page in mode `text`; in `text_rich` it has other marks between its pieces.
-
-        Args:
-            rank: Of the other one; the number of lines on the page to quote to its end.
+        It is a copy of the page in mode `text`; in `text_rich` it has other marks between its pieces.
         """
-        asins = [offer.asin for offer in self._seen.offers]
-        if not asins:
-            return ""
-        opened = self._opened.offer.asin if self._opened else ""
-        begin = asins[min(asins.index(opened) if opened in asins else 0, rank, len(asins) - 1)]
         pieces = self._seen.pieces
-        end = pieces.index(asins[rank]) + 1 if rank < len(asins) else len(pieces)
-        return " " + " [SEP] ".join(pieces[pieces.index(begin) : end])
+        end = pieces.index(offer.asin)
+        above = pieces[max(end - _LINE, 0) : end]
+        begins = self._opened is not None and self._opened.offer.asin in above
+        return " " + " [SEP] ".join((*above, offer.asin) if begins else (offer.asin,))
 
     def _recite(self, part: Part | None) -> str:
         """Return the instruction as far as a part of it; a decision that was made is gone through with in silence."""

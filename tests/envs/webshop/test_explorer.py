@@ -16,7 +16,6 @@ from agentgym_tok.envs.webshop.drawn import GoalKind
 from agentgym_tok.envs.webshop.explorer import WebShopExplorer
 from agentgym_tok.envs.webshop.generated.shop import synth_shop
 from agentgym_tok.envs.webshop.pages import Mode
-from agentgym_tok.envs.webshop.reading import read_page
 from agentgym_tok.envs.webshop.shop import Shop
 
 MOST = 15
@@ -131,8 +130,8 @@ def test_a_search_has_no_marks_of_commands() -> None:
     assert explorer.act() == "search[Buy a hat /action red b now]"
 
 
-def test_it_quotes_the_results_from_the_product_opened_last_to_the_one_that_it_opens() -> None:
-    engine, quoted, lines = WebShopEngine(synth_shop(), range(40)), 0, 0
+def test_it_names_what_it_opens_behind_the_line_above_where_that_was_opened_last() -> None:
+    engine, quoted, named = WebShopEngine(synth_shop(), range(60)), 0, 0
     for task in engine.tasks():
         explorer, last_opened = WebShopExplorer(), ""
         seen = engine.reset(task)
@@ -141,15 +140,16 @@ def test_it_quotes_the_results_from_the_product_opened_last_to_the_one_that_it_o
             command, thought = explorer.act(), explorer.thought
             assert command is not None
             if opened := re.fullmatch(r"click\[(S[A-Z0-9]{9})\]", command):
+                *line, asin = thought.strip().split(" [SEP] ")
                 assert thought in seen.text
-                *before, asin = thought.strip().split(" [SEP] ")
                 assert asin == opened[1]
-                assert not before or before[0] == (last_opened or read_page(seen.text).offers[0].asin)
-                quoted, lines, last_opened = quoted + 1, lines + len(before) // 3, asin
+                assert not line or line[0] == last_opened
+                assert len(line) in (0, 3)
+                quoted, named, last_opened = quoted + bool(line), named + (not line), asin
             seen = engine.step(command)
             explorer.follow(command, seen.text)
-    assert quoted > 40
-    assert lines > 10
+    assert quoted > 5
+    assert named > 50
 
 
 TASK = "Find soft, warm red hats with color: teal, and size: 9, and price lower than 30.00 dollars"
@@ -179,8 +179,8 @@ def test_it_says_the_instruction_as_far_as_the_part_that_calls_for_what_it_does(
     )
     explorer.follow("click[< Prev]", results)
     assert explorer.act() == "click[B000000003]"
-    # A line whose price is too high is passed over.
-    assert explorer.thought == f" {lines}"
+    # A line whose price is too high is passed over in silence.
+    assert explorer.thought == " B000000003"
     item = page("< Prev", "color", "teal", "size", "9", "Soft Red Hat", "Features", "Buy Now")
     explorer.follow("click[B000000003]", item)
     assert (explorer.act(), explorer.thought) == ("click[Features]", " Find soft, warm red hats")
