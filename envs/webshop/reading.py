@@ -198,7 +198,8 @@ def _options(text: str, start: int) -> Iterator[Part]:
         (start, *(one.end() for one in ends)), (*(one.start() for one in ends), len(text)), strict=True
     ):
         value = text.index(": ", begin) + 2
-        yield Part("option", value, end, words_of(text[value:end]))
+        if value < end:
+            yield Part("option", value, end, words_of(text[value:end]))
 
 
 def _prices(text: str) -> Sequence[float]:

@@ -56,6 +56,8 @@ def test_a_listed_instruction_is_taken_apart() -> None:
     assert (demand.options, demand.limit, demand.head) == (["beige", "usb c"], 80.0, "cover")
     assert demand.query == "Get me easy install, dust proof screen covers with color: beige, and style: usb c"
     assert read_demand("Buy hair masks, color safe").head == "mask"
+    # An option without a value asks for nothing.
+    assert read_demand("Buy hats with color: , and size: 9").options == ["9"]
 
 
 def test_a_persons_instruction_is_taken_apart() -> None:
