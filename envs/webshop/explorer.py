@@ -116,7 +116,7 @@ class WebShopExplorer:
         here = self._at
         if here is None:
             return _LEAVE
-        part, command = self._read(here) if kind == "sub" else self._due(here)
+        part, command = (self._reached(here), _LEAVE) if kind == "sub" else self._due(here)
         self.thought = self._recite(part)
         return command if aim is here else _LEAVE
 
@@ -165,10 +165,10 @@ class WebShopExplorer:
         # A person's words may name a value across parts.
         return part, f"click[{left[0] if left else 'Buy Now'}]"
 
-    def _read(self, here: _Candidate) -> tuple[Part | None, str]:
-        """Return what to do on another page of a product: leave it, and how far what was looked for was found."""
+    def _reached(self, here: _Candidate) -> Part | None:
+        """Return how far the phrases of the instruction were found: the first that was not, or the last one."""
         lacking, phrases = self._lacking(here), [part for part in self._demand.parts if part.what == "phrase"]
-        return next((part for part in phrases if part.words in lacking), phrases[-1] if phrases else None), _LEAVE
+        return next((part for part in phrases if part.words in lacking), phrases[-1] if phrases else None)
 
     def _is_other(self, part: Part, here: _Candidate) -> bool:
         """Return whether a product is of another kind than what a part of the instruction names."""
