@@ -20,6 +20,7 @@ _LEAVE = "click[< Prev]"
 _CHOICE, _LOOK, _READ = 1, 2, 6
 # Pieces of a line of the results: id, title, price.
 _LINE = 3
+_PRICE = "Price: "
 
 
 @dataclass(slots=True)
@@ -47,9 +48,10 @@ class WebShopExplorer:
     """Buy what the instruction asks for, by what the pages say; see `Explorer`.
 
     It searches for the instruction itself, since a shop finds by values of options, too, and takes offers in the order
-    of the page. It thinks aloud in the words of the texts: the line of the product that it opened last and the id of
-    the next one, then the instruction as far as the part that calls for what it does. So who imitates it copies ids,
-    and one thing is to be learned: where to stop.
+    of the page. It thinks aloud in the words of the texts. Among the results that is the id of a product, behind the
+    price of the one above where that was opened last. On the page of a product, as it has just been opened, that is its
+    price beside the limit, and digits of both as far as they agree and one further; then the instruction as far as the
+    part that calls for what it does. So who imitates it copies ids, compares digits, and learns where to stop.
 
     Args:
         patience: How many commands it allows itself; the last ones go to the best product that it has seen.
@@ -69,6 +71,7 @@ class WebShopExplorer:
         self._chosen: set[str] = set()
         self._decided: _Candidate | None = None
         self._opened: _Candidate | None = None
+        self._is_new = False
         self.thought = ""
         self._page, self._steps, self._searches = 1, 0, 0
 
@@ -78,7 +81,7 @@ class WebShopExplorer:
         verb, _, rest = command.partition("[")
         name = rest.removesuffix("]").lower()
         seen, before = read_page(observation), self._seen
-        self._seen = seen
+        self._seen, self._is_new = seen, False
         if verb == "search":
             self._searches += 1
             self._known = {}
@@ -90,7 +93,7 @@ class WebShopExplorer:
         elif seen.kind == "item":
             if before.kind == "results":
                 self._at, self._chosen = self._known.get(name), set()
-                self._opened = self._at
+                self._opened, self._is_new = self._at, True
             elif name in map(str.lower, seen.pieces):
                 self._chosen.add(name)
             if self._at is not None:
@@ -133,7 +136,7 @@ class WebShopExplorer:
         if best is not None and self._spent(best, _LOOK):
             self._decided = best
             return best
-        left = next((one for one in self._known.values() if one.options is None and self._fits(one)), None)
+        left = next((one for one in self._known.values() if one.options is None and self._is_kind(one)), None)
         if left is not None:
             return left
         if self._seen.kind == "results" and not self._seen.more:
@@ -151,10 +154,10 @@ class WebShopExplorer:
         """Return what to do on the page of a product: the first part of the instruction that calls for something."""
         lacking, is_decided = self._lacking(here), here is self._decided
         left = [value for value in self._wanted(here) if value not in self._chosen]
+        if here.offer.low > self._demand.limit and not is_decided:
+            return None, _LEAVE
         part: Part | None = None
         for part in self._demand.parts:
-            if part.what == "price" and here.offer.low > self._demand.limit and not is_decided:
-                return part, _LEAVE
             if part.what == "phrase" and part.words in lacking and not is_decided:
                 return part, "click[Features]" if self._may_read(here) and not self._is_other(part, here) else _LEAVE
             value = self._value(part)
@@ -193,8 +196,10 @@ class WebShopExplorer:
         return len(self._asked) if self._demand.listed else max(len(self._asked), _UNSAID)
 
     def _fits(self, candidate: _Candidate) -> bool:
-        title = words_of(candidate.offer.title)
-        return candidate.offer.low <= self._demand.limit and (not self._demand.head or self._demand.head in title)
+        return candidate.offer.low <= self._demand.limit and self._is_kind(candidate)
+
+    def _is_kind(self, candidate: _Candidate) -> bool:
+        return not self._demand.head or self._demand.head in words_of(candidate.offer.title)
 
     def _worth(self, candidate: _Candidate) -> float:
         """Return what buying it would be worth, from 0 to 1, as far as it is known."""
@@ -241,24 +246,44 @@ class WebShopExplorer:
     # ---- what it says of it
 
     def _quote(self, offer: Offer) -> str:
-        """Return the id of a product, behind the line of the one opened last where that stands right above.
+        """Return the id of a product, behind the price of the one opened last where that stands right above.
 
         It is a copy of the page in mode `text`; in `text_rich` it has other marks between its pieces.
         """
         pieces = self._seen.pieces
         end = pieces.index(offer.asin)
-        above = pieces[max(end - _LINE, 0) : end]
-        begins = self._opened is not None and self._opened.offer.asin in above
-        return " " + " [SEP] ".join((*above, offer.asin) if begins else (offer.asin,))
+        begins = self._opened is not None and self._opened.offer.asin in pieces[max(end - _LINE, 0) : end]
+        return " " + " [SEP] ".join((pieces[end - 1], offer.asin) if begins else (offer.asin,))
 
     def _recite(self, part: Part | None) -> str:
-        """Return the instruction as far as a part of it; a decision that was made is gone through with in silence."""
-        return "" if part is None or self._decided is not None else f" {self._demand.text[: part.end]}"
+        """Return what is said on a page of a product; a decision that was made is gone through with in silence."""
+        if self._decided is not None:
+            return ""
+        said = [] if part is None else [self._demand.text[: part.end]]
+        if self._is_new:
+            price = next((piece for piece in self._seen.pieces if piece.startswith(_PRICE)), "")
+            limit = next((part for part in self._demand.parts if part.what == "price"), None)
+            if price and limit is not None and self._at is not None:
+                digits = _compared(self._at.offer.low, self._demand.limit)
+                said = [price, self._demand.text[limit.start : limit.end] + digits, *said]
+        return f" {', '.join(said)}" if said else ""
 
 
 def _page_number(seen: Seen) -> int:
     number = seen.pieces[1].split()[1]
     return int(number) if number.isdigit() else 1
+
+
+def _compared(price: float, limit: float) -> str:
+    """Return the digits of two prices beside each other, from the hundreds down to those that differ: `:0/0:4/7`."""
+    both = [f"{value:06.2f}" for value in (price, limit)]
+    width = max(map(len, both))
+    said = ""
+    for one, other in zip(*(text.zfill(width).replace(".", "") for text in both), strict=True):
+        said += f":{one}/{other}"
+        if one != other:
+            break
+    return said
 
 
 def _says(text: str, phrase: Sequence[str]) -> bool:

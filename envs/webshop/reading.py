@@ -115,7 +115,7 @@ _WORD_OR_STOP = re.compile(rf"(?P<word>{_WORD.pattern})|[,:;?!]|\.(?=\s|\Z)", re
 _MARKS = re.compile(r"[\[\]<>]")
 _MONEY = re.compile(r"\d[\d,]*\.?\d*")
 _LIMIT = re.compile(
-    r",? (?:and )?(?:price )?(?:lower|less|cheaper) than (?P<most>\$?(?P<number>\d[\d,]*\.?\d*)(?: dollars)?)"
+    r",? (?:and )?(?P<most>(?:price )?(?:lower|less|cheaper) than \$?(?P<number>\d[\d,]*\.?\d*)(?: dollars)?)"
 )
 _LISTED = re.compile(r" with (?=[^:,]+: )")
 _NEXT_LISTED = re.compile(r", and (?=[^:,]+: )")

@@ -51,7 +51,7 @@ def make_model(model: str, chat: ChatFormat, folder: Path) -> str:
             torch.manual_seed(config.made_with_seed)
             made = transformers.Qwen2ForCausalLM(config)
             if config.made_copying:
-                lay_copying_heads(made, config.made_copying)
+                lay_copying_heads(made, config.made_copying, config.made_with_window)
         made.save_pretrained(folder)
     return str(folder)
 
@@ -67,6 +67,7 @@ def qwen2(
     intermediate: PositiveInt | None = None,
     context: PositiveInt = 4096,
     copies: NonNegativeInt = 0,
+    window: NonNegativeInt = 0,
     seed: NonNegativeInt = 0,
 ) -> "transformers.Qwen2Config":
     """Return the configuration of a small Qwen2 whose embedding is its head.
@@ -82,6 +83,8 @@ def qwen2(
         context: Most ids of a sequence.
         copies: It begins with heads that copy by comparing so many tokens, see `lay_copying_heads`: for worlds whose
             names or numbers are new.
+        window: Those heads also compare what stands around so many tokens back: for pages whose pieces are separated by
+            the same tokens. 10 suits pieces of five to fifteen tokens, and heads of 64 have room for it.
         seed: What its weights are drawn by.
 
     Raises:
@@ -108,6 +111,7 @@ def qwen2(
         rope_parameters={"rope_type": "default", "rope_theta": THETA if copies else 1e4},
         made_with_seed=seed,
         made_copying=copies,
+        made_with_window=window,
     )
 
 

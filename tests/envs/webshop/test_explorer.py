@@ -130,7 +130,7 @@ def test_a_search_has_no_marks_of_commands() -> None:
     assert explorer.act() == "search[Buy a hat /action red b now]"
 
 
-def test_it_names_what_it_opens_behind_the_line_above_where_that_was_opened_last() -> None:
+def test_it_names_what_it_opens_behind_the_price_above_where_that_was_opened_last() -> None:
     engine, quoted, named = WebShopEngine(synth_shop(), range(60)), 0, 0
     for task in engine.tasks():
         explorer, last_opened = WebShopExplorer(), ""
@@ -140,12 +140,14 @@ def test_it_names_what_it_opens_behind_the_line_above_where_that_was_opened_last
             command, thought = explorer.act(), explorer.thought
             assert command is not None
             if opened := re.fullmatch(r"click\[(S[A-Z0-9]{9})\]", command):
-                *line, asin = thought.strip().split(" [SEP] ")
+                *price, asin = thought.strip().split(" [SEP] ")
                 assert thought in seen.text
                 assert asin == opened[1]
-                assert not line or line[0] == last_opened
-                assert len(line) in (0, 3)
-                quoted, named, last_opened = quoted + bool(line), named + (not line), asin
+                pieces = seen.text.split(" [SEP] ")
+                above = pieces[max(pieces.index(asin) - 3, 0) : pieces.index(asin)]
+                # In silence it goes through with a decision.
+                assert price == (above[2:] if last_opened in above and thought else [])
+                quoted, named, last_opened = quoted + bool(price), named + (not price), asin
             seen = engine.step(command)
             explorer.follow(command, seen.text)
     assert quoted > 5
@@ -160,16 +162,19 @@ def test_it_says_the_instruction_as_far_as_the_part_that_calls_for_what_it_does(
         return " [SEP] ".join(("Instruction:", TASK, "Back to Search", *pieces))
 
     lines = "B000000001 [SEP] Red Hat [SEP] $9.0 [SEP] B000000002 [SEP] Soft Hat [SEP] $99.0 [SEP] B000000003"
-    explorer = WebShopExplorer()
+    explorer = WebShopExplorer(patience=20)
     explorer.reset(page().replace("Back to Search", "Search"))
     results = page("Page 1 (Total results: 3)", lines, "Soft Red Hat", "$8.0")
     explorer.follow("search[hats]", results)
     assert (explorer.act(), explorer.thought) == ("click[B000000001]", " B000000001")
-    explorer.follow("click[B000000001]", page("< Prev", "color", "teal", "size", "8", "Red Hat", "Features", "Buy Now"))
-    assert (explorer.act(), explorer.thought) == ("click[Features]", " Find soft")
+    item = page("< Prev", "color", "teal", "size", "8", "Red Hat", "Price: $9.0", "Features", "Buy Now")
+    explorer.follow("click[B000000001]", item)
+    assert (explorer.act(), explorer.thought) == (
+        "click[Features]",
+        " Price: $9.0, price lower than 30.00 dollars:0/0:0/3, Find soft",
+    )
     explorer.follow("click[Features]", page("< Prev", "Soft and warm", "A red hat"))
     assert (explorer.act(), explorer.thought) == ("click[< Prev]", " Find soft, warm red hats")
-    item = page("< Prev", "color", "teal", "size", "8", "Red Hat", "Features", "Buy Now")
     explorer.follow("click[< Prev]", item)
     assert (explorer.act(), explorer.thought) == ("click[teal]", " Find soft, warm red hats with color: teal")
     explorer.follow("click[teal]", item)
@@ -178,12 +183,22 @@ def test_it_says_the_instruction_as_far_as_the_part_that_calls_for_what_it_does(
         " Find soft, warm red hats with color: teal, and size: 9",
     )
     explorer.follow("click[< Prev]", results)
-    assert explorer.act() == "click[B000000003]"
-    # A line whose price is too high is passed over in silence.
-    assert explorer.thought == " B000000003"
-    item = page("< Prev", "color", "teal", "size", "9", "Soft Red Hat", "Features", "Buy Now")
+    assert (explorer.act(), explorer.thought) == ("click[B000000002]", " $9.0 [SEP] B000000002")
+    explorer.follow(
+        "click[B000000002]", page("< Prev", "color", "teal", "Soft Hat", "Price: $99.0", "Features", "Buy Now")
+    )
+    assert (explorer.act(), explorer.thought) == (
+        "click[< Prev]",
+        " Price: $99.0, price lower than 30.00 dollars:0/0:9/3",
+    )
+    explorer.follow("click[< Prev]", results)
+    assert (explorer.act(), explorer.thought) == ("click[B000000003]", " $99.0 [SEP] B000000003")
+    item = page("< Prev", "color", "teal", "size", "9", "Soft Red Hat", "Price: $8.0", "Features", "Buy Now")
     explorer.follow("click[B000000003]", item)
-    assert (explorer.act(), explorer.thought) == ("click[Features]", " Find soft, warm red hats")
+    assert (explorer.act(), explorer.thought) == (
+        "click[Features]",
+        " Price: $8.0, price lower than 30.00 dollars:0/0:0/3, Find soft, warm red hats",
+    )
     explorer.follow("click[Features]", page("< Prev", "Warm in every wind", "A red hat"))
     assert (explorer.act(), explorer.thought) == ("click[< Prev]", " Find soft, warm red hats")
     explorer.follow("click[< Prev]", item)

@@ -65,6 +65,28 @@ def test_names_spelled_in_letters_need_two_tokens_compared(tmp_path: Path) -> No
     assert two > 0.8
 
 
+@torch.no_grad()
+def continued(model: str) -> float:
+    """Return how often a model goes on with the next piece, behind a separator that stands between all pieces."""
+    draw = np.random.default_rng(0)
+    separator, lead = draw.choice(CHAT.vocab_size, 4, replace=False), draw.choice(CHAT.vocab_size, 1)
+    page = [draw.choice(CHAT.vocab_size, 8) for _ in range(12)]
+    rows, following = [], []
+    for place in range(2, 10):
+        parts = [part for piece in page for part in (piece, separator)]
+        rows.append(np.concatenate([*parts, lead, page[place], separator]))
+        following.append(page[place + 1][0])
+    logits = transformers.AutoModelForCausalLM.from_pretrained(model)(torch.from_numpy(np.array(rows))).logits
+    return float((logits[:, -1].argmax(-1).numpy() == np.array(following)).mean())
+
+
+def test_what_follows_a_separator_needs_a_window(tmp_path: Path) -> None:
+    model = f"{MODEL}&head_size=64&copies=2"
+    without, window = (continued(make_model(f"{model}&window={at}", CHAT, tmp_path / str(at))) for at in (0, 8))
+    assert without < 0.4
+    assert window > 0.7
+
+
 def test_another_new_model_does_not(tmp_path: Path) -> None:
     assert copied(make_model(MODEL, CHAT, tmp_path)) < 0.01
 
@@ -76,6 +98,7 @@ def test_another_new_model_does_not(tmp_path: Path) -> None:
         "hidden=192&layers=2&heads=6&kv_heads=6",
         "copies=2&heads=2",
         "copies=3&head_size=64",
+        "copies=2&head_size=64&window=10",
     ],
 )
 def test_other_sizes_copy_too(other: str, tmp_path: Path) -> None:
@@ -99,7 +122,7 @@ def test_the_present_token_counts_more_than_the_one_before(tmp_path: Path) -> No
     assert hits >= 18
 
 
-@pytest.mark.parametrize("sizes", ["copies=1", "copies=2&head_size=64"])
+@pytest.mark.parametrize("sizes", ["copies=1", "copies=2&head_size=64&window=10"])
 def test_the_small_engine_computes_what_transformers_does(sizes: str, tmp_path: Path) -> None:
     model = make_model(f"{MODEL}&{sizes}", CHAT, tmp_path)
     ids_N_T, _ = sequences(1)
@@ -109,7 +132,10 @@ def test_the_small_engine_computes_what_transformers_does(sizes: str, tmp_path: 
     np.testing.assert_allclose(ours, theirs, atol=2e-3)
 
 
-@pytest.mark.parametrize("sizes", ["layers=1", "heads=16&kv_heads=1", "copies=4", "copies=3&heads=2"])
+@pytest.mark.parametrize(
+    "sizes",
+    ["layers=1", "heads=16&kv_heads=1", "copies=4", "copies=3&heads=2", "copies=1&window=10&heads=1&kv_heads=1"],
+)
 def test_a_model_without_room_for_the_heads_is_refused(sizes: str, tmp_path: Path) -> None:
     options = dict(pair.split("=") for pair in f"hidden=128&copies=1&{sizes}".split("&"))
     model = "new:qwen2?" + "&".join(f"{name}={value}" for name, value in options.items())
