@@ -5,6 +5,7 @@ Small models find out how very late: the heads that do it (induction heads, Olss
 by one, so that no gradient leads to the first. Here all are there from the start, and training bends them.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -125,7 +126,7 @@ def _focus(turn: Tensor, size: int) -> Tensor:
     """Return how loud the places of a query are that attends to a window, not to one token, [size / 2]."""
     slow, fast = _TURNS
     inside = (turn > slow) & (turn < fast)
-    return inside.float() * (_FOCUS / float(inside.sum()) * size**0.5 / _BIAS)
+    return inside.float() * (_FOCUS / float(inside.sum()) * math.sqrt(size) / _BIAS)
 
 
 def _silence(attention: Any, own: slice, keys: slice) -> None:
