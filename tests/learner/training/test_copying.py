@@ -122,7 +122,7 @@ def test_the_present_token_counts_more_than_the_one_before(tmp_path: Path) -> No
     assert hits >= 18
 
 
-@pytest.mark.parametrize("sizes", ["copies=1", "copies=2&head_size=64&window=10"])
+@pytest.mark.parametrize("sizes", ["copies=1", "copies=2&heads=3&kv_heads=1&head_size=64&window=10"])
 def test_the_small_engine_computes_what_transformers_does(sizes: str, tmp_path: Path) -> None:
     model = make_model(f"{MODEL}&{sizes}", CHAT, tmp_path)
     ids_N_T, _ = sequences(1)
