@@ -98,6 +98,13 @@ def qwen2(
             got=f"hidden={hidden}, heads={heads} of {size:g}, kv_heads={kv_heads}",
             expected="heads of an even size, which without head_size divide hidden, and kv_heads that divide heads",
         )
+    if window and not copies:
+        raise ConfigError(
+            "a window belongs to heads that copy",
+            where="model new:qwen2, window",
+            got=f"window={window}, copies=0",
+            expected="copies of 1 or more beside a window",
+        )
     return transformers.Qwen2Config(
         vocab_size=chat.vocab_size,
         hidden_size=hidden,

@@ -209,6 +209,31 @@ def test_it_says_the_instruction_as_far_as_the_part_that_calls_for_what_it_does(
     assert (explorer.act(), explorer.thought) == ("click[Buy Now]", f" {TASK}")
 
 
+@pytest.mark.parametrize(
+    ("price", "digits", "leaves"),
+    [
+        ("$30.0", ":0/0:3/3:0/0:0/0:0/0", False),
+        ("$30.95", ":0/0:3/3:0/0:9/0", True),
+        ("$29.99 to $45.0", ":0/0:2/3", False),
+        ("$130.0", ":1/0", True),
+        ("$1,234.5", ":1/0", True),
+    ],
+)
+def test_it_compares_a_price_with_the_limit_down_to_the_first_digits_that_differ(
+    price: str, digits: str, leaves: bool
+) -> None:
+    top = f"Instruction: [SEP] {TASK} [SEP] "
+    explorer = WebShopExplorer()
+    explorer.reset(f"{top}Search")
+    results = f"Back to Search [SEP] Page 1 (Total: 1) [SEP] B000000001 [SEP] Hats [SEP] {price}"
+    explorer.follow("search[hats]", top + results)
+    assert explorer.act() == "click[B000000001]"
+    page = f"Back to Search [SEP] < Prev [SEP] Hats [SEP] Price: {price} [SEP] Features [SEP] Buy Now"
+    explorer.follow("click[B000000001]", top + page)
+    assert (explorer.act() == "click[< Prev]") is leaves
+    assert explorer.thought.split(", Find")[0] == f" Price: {price}, price lower than 30.00 dollars{digits}"
+
+
 def test_its_turns_have_the_ids_of_the_pages(builtin: ChatFormat) -> None:
     env = WebShopEnv(builtin, split="eval")
     env.reset(options={"task": "1"})

@@ -141,3 +141,8 @@ def test_a_model_without_room_for_the_heads_is_refused(sizes: str, tmp_path: Pat
     model = "new:qwen2?" + "&".join(f"{name}={value}" for name, value in options.items())
     with pytest.raises(ConfigError, match="do not fit"):
         make_model(model, CHAT, tmp_path)
+
+
+def test_a_window_without_copies_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="belongs to heads that copy"):
+        make_model(f"{MODEL}&window=10", CHAT, tmp_path)
