@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentgym_tok.envs.webshop.reading import Offer, Part, Seen, read_demand, read_page, words_of
+from agentgym_tok.envs.webshop.thinking import quoted, recited
 
 __all__ = ["WebShopExplorer"]
 
@@ -18,9 +19,6 @@ _UNSAID = 2
 _LEAVE = "click[< Prev]"
 # Commands that a choice takes; a look at a product, there and back; to read on there, come back, and buy another one.
 _CHOICE, _LOOK, _READ = 1, 2, 6
-# Pieces of a line of the results: id, title, price.
-_LINE = 3
-_PRICE = "Price: "
 
 
 @dataclass(slots=True)
@@ -48,10 +46,7 @@ class WebShopExplorer:
     """Buy what the instruction asks for, by what the pages say; see `Explorer`.
 
     It searches for the instruction itself, since a shop finds by values of options, too, and takes offers in the order
-    of the page. It thinks aloud in the words of the texts. Among the results that is the id of a product, behind the
-    price of the one above where that was opened last. On the page of a product, as it has just been opened, that is its
-    price beside the limit, and digits of both as far as they agree and one further; then the instruction as far as the
-    part that calls for what it does. So who imitates it copies ids, compares digits, and learns where to stop.
+    of the page. It thinks aloud in the words of the texts, see `thinking`.
 
     Args:
         patience: How many commands it allows itself; the last ones go to the best product that it has seen.
@@ -120,7 +115,9 @@ class WebShopExplorer:
         if here is None:
             return _LEAVE
         part, command = (self._reached(here), _LEAVE) if kind == "sub" else self._due(here)
-        self.thought = self._recite(part)
+        # A decision that was made is gone through with in silence.
+        if self._decided is None:
+            self.thought = recited(self._seen.pieces, self._demand, part, here.offer if self._is_new else None)
         return command if aim is here else _LEAVE
 
     # ---- what to buy
@@ -239,51 +236,14 @@ class WebShopExplorer:
         if aim is None:
             return "click[Next >]"
         if aim.offer in self._seen.offers:
-            self.thought = self._quote(aim.offer)
+            self.thought = quoted(self._seen.pieces, aim.offer, self._opened.offer if self._opened else None)
             return f"click[{aim.offer.asin}]"
         return "click[Next >]" if aim.page > self._page else _LEAVE
-
-    # ---- what it says of it
-
-    def _quote(self, offer: Offer) -> str:
-        """Return the id of a product, behind the price of the one opened last where that stands right above.
-
-        It is a copy of the page in mode `text`; in `text_rich` it has other marks between its pieces.
-        """
-        pieces = self._seen.pieces
-        end = pieces.index(offer.asin)
-        begins = self._opened is not None and self._opened.offer.asin in pieces[max(end - _LINE, 0) : end]
-        return " " + " [SEP] ".join((pieces[end - 1], offer.asin) if begins else (offer.asin,))
-
-    def _recite(self, part: Part | None) -> str:
-        """Return what is said on a page of a product; a decision that was made is gone through with in silence."""
-        if self._decided is not None:
-            return ""
-        said = [] if part is None else [self._demand.text[: part.end]]
-        if self._is_new:
-            price = next((piece for piece in self._seen.pieces if piece.startswith(_PRICE)), "")
-            limit = next((part for part in self._demand.parts if part.what == "price"), None)
-            if price and limit is not None and self._at is not None:
-                digits = _compared(self._at.offer.low, self._demand.limit)
-                said = [price, self._demand.text[limit.start : limit.end] + digits, *said]
-        return f" {', '.join(said)}" if said else ""
 
 
 def _page_number(seen: Seen) -> int:
     number = seen.pieces[1].split()[1]
     return int(number) if number.isdigit() else 1
-
-
-def _compared(price: float, limit: float) -> str:
-    """Return the digits of two prices beside each other, from the hundreds down to those that differ: `:0/0:4/7`."""
-    both = [f"{value:06.2f}" for value in (price, limit)]
-    width = max(map(len, both))
-    said = ""
-    for one, other in zip(*(text.zfill(width).replace(".", "") for text in both), strict=True):
-        said += f":{one}/{other}"
-        if one != other:
-            break
-    return said
 
 
 def _says(text: str, phrase: Sequence[str]) -> bool:
