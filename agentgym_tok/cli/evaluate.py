@@ -12,7 +12,7 @@ from pydantic_settings import CliPositionalArg
 from agentgym_tok.cli.config_file import PRESET, config_file, laid_over, read_toml
 from agentgym_tok.cli.score_tables import cost_table, passes_table, score_table
 from agentgym_tok.cli.terminal import show
-from agentgym_tok.cli.worlds import WorldOptions, chat_format, env_maker
+from agentgym_tok.cli.worlds import WORLDS, WorldOptions, chat_format, env_maker
 from agentgym_tok.errors import ConfigError
 from agentgym_tok.evaluate import Evaluation, Part, RunResults, Share
 from agentgym_tok.evaluate.paper_table import paper_table
@@ -44,7 +44,9 @@ class Options(WorldOptions):
     """
 
     world: CliPositionalArg[str] = Field(description="alfworld, searchqa or webshop; or a TOML file, or preset:NAME")
-    policy: str = Field(default="expert", description="expert, explorer, random, hf:PATH or python:module:function")
+    policy: str = Field(
+        default="builtin", description="builtin, explorer, expert, random, hf:PATH, python:module:function"
+    )
     episodes: int | None = Field(default=None, ge=1, description="how many tasks, drawn by the seed; all without it")
     samples: int = Field(default=1, ge=1, description="episodes of each task, for pass@k and pass^k")
     seed: int = Field(default=0, ge=0, description="seed of the choice of tasks and of every request")
@@ -111,6 +113,8 @@ def run(options: Options) -> int:
         Part(each.name, env_maker(each.world, each, chat), each.episodes, each.samples, each.sampling, each.world)
         for each in chosen
     ]
+    if options.policy == "builtin":
+        _check_known(chosen)
     if options.dry_run:
         _plan(options, parts)
         return 0
@@ -133,6 +137,19 @@ def run(options: Options) -> int:
         evaluation.run_share(share, resume=options.resume, progress=True)
         print(f"shard {options.shard} is played; when all are, the same command scores them: --resume, no --shard")
     return 0
+
+
+def _check_known(parts: Sequence[PartOptions]) -> None:
+    """Refuse, before anything is played, what the weights that ship have never seen: each turn of it would fail."""
+    for part in parts:
+        if part.world not in WORLDS or part.prompting != "transcript":
+            raise ConfigError(
+                "the weights that ship do not know this",
+                where=f"eval {part.world}",
+                got=f"{part.world} with {part.prompting} prompting",
+                expected=f"{', '.join(WORLDS)}, with transcript prompting",
+                fix="name another policy, such as --policy explorer or hf:PATH",
+            )
 
 
 def _backend(options: Options) -> str | RayOptions:

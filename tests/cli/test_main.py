@@ -49,6 +49,14 @@ def test_the_explorer_plays_in_every_prompting(tmp_path: Path, prompting: str) -
     assert main(["trace", "verify", str(tmp_path / "run")]) == 0
 
 
+def test_without_a_policy_the_weights_that_ship_play(tmp_path: Path, capsys: Capture) -> None:
+    out = str(tmp_path / "run")
+    assert main(["eval", "alfworld", "--episodes", "6", "--sampling.temperature", "0", "--out", out]) == 0
+    assert "builtin on ALFWorld-synth valid_seen, transcript" in capsys.readouterr().out
+    written = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert next(score["success"] for score in written["scores"] if score["label"] == "All") > 0.5
+
+
 def test_the_same_seed_gives_the_same_results(tmp_path: Path) -> None:
     def results(name: str, seed: int) -> list[Any]:
         assert evaluate(tmp_path / name, "--seed", str(seed), "--concurrency", "3", policy="random", episodes=5) == 0
@@ -99,6 +107,8 @@ def test_the_environment_changes_no_option(monkeypatch: pytest.MonkeyPatch, caps
         (["eval", "alfwrld"], 2, "did you mean alfworld"),
         (["eval", "alfworld", "--policy", "exprt"], 2, "did you mean expert"),
         (["eval", "alfworld", "--split", "valid_unsen"], 2, "did you mean valid_unseen"),
+        (["eval", "searchqa", "--prompting", "search_r1"], 2, "name another policy"),
+        (["eval", "openenv", "--env", "url=http://127.0.0.1:9"], 2, "name another policy"),
         (["eval", "alfworld", "--episodes", "0"], 2, "greater than or equal to 1"),
         (["eval", "alfworld", "--episodes", "many"], 2, "valid integer"),
         (["eval", "alfworld", "--sampling.top-p", "2"], 2, "sampling.top-p"),
@@ -230,7 +240,8 @@ def test_generated_games_are_read_back_as_files(tmp_path: Path, capsys: Capture)
     assert main(["data", "generate", "alfworld", *options]) == 0
     assert "4 games" in capsys.readouterr().out
     out = str(tmp_path / "run")
-    assert main(["eval", "alfworld", "--source", "official", "--data", str(tmp_path), "--out", out]) == 0
+    expert = ["--policy", "expert", "--out", out]
+    assert main(["eval", "alfworld", "--source", "official", "--data", str(tmp_path), *expert]) == 0
     written = json.loads((tmp_path / "run" / "results.json").read_text())
     assert (written["scores"][-1]["n"], written["scores"][-1]["success"]) == (4, 1.0)
     assert written["source"] == "ALFWorld-synth"

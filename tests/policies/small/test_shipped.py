@@ -9,6 +9,7 @@ import pytest
 from agentgym_tok import ChatFormat, Completion, Request, Sampling
 from agentgym_tok.envs.alfworld import ALFWorldEnv
 from agentgym_tok.envs.searchqa import SearchQAEnv
+from agentgym_tok.envs.webshop import WebShopEnv
 from agentgym_tok.harness import Harness
 from agentgym_tok.policies.small.builtin import BuiltinPolicy
 from agentgym_tok.tokens import as_ids
@@ -18,6 +19,7 @@ from agentgym_tok.types import ScoreRequest
 CHAT = ChatFormat.builtin()
 WEIGHTS = Path(__file__).resolve().parents[3] / "agentgym_tok" / "policies" / "small" / "weights"
 FOLDERS = sorted(folder.name for folder in WEIGHTS.iterdir())
+WORLDS = {"alfworld": ALFWorldEnv, "searchqa": SearchQAEnv, "webshop": WebShopEnv}
 GREEDY = Sampling(temperature=0.0, max_tokens=32)
 
 
@@ -47,7 +49,7 @@ def test_scores_are_those_of_transformers(name: str) -> None:
     from agentgym_tok.policies.hf import HFPolicy
 
     policy, theirs = BuiltinPolicy("", CHAT, world=name), HFPolicy(WEIGHTS / name, CHAT, device="cpu")
-    env = {"alfworld": ALFWorldEnv, "searchqa": SearchQAEnv}[name](CHAT, split="train")
+    env = WORLDS[name](CHAT, split="train")
     for seed in range(3):
         obs_T, _ = env.reset(seed=seed)
         sampling = Sampling(max_tokens=32)
