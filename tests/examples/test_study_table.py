@@ -110,3 +110,23 @@ def test_the_interval_covers_what_other_seeds_and_games_would_show() -> None:
         found = compared(_found(games + seeds + draw.normal(0, 0.3, size=(8, 120))), "a", "b")
         covered += found.low <= 10 <= found.high
     assert covered >= 51  # 95 % of 60 is 57; a bootstrap of eight seeds is a little narrow
+
+
+def test_the_page_says_what_the_file_of_cells_holds() -> None:
+    page = (STUDY.parents[1] / "docs" / "study.md").read_text(encoding="utf-8")
+    cells = read([STUDY / "cells.jsonl"])
+    assert f"{sum(cell.arm != 'warm' for cell in cells)} of 52 cells are done." in page
+    for line in lines(outcomes(cells)):
+        assert f"| {line.name} | {line.seeds} | {line.seen:.1f} | {line.unseen:.1f} | {line.all:.1f} |" in page
+
+
+def test_tables_go_between_the_marks_of_a_page(tmp_path: Path) -> None:
+    draw = pytest.importorskip("draw", reason="matplotlib is not installed")
+    page = tmp_path / "page.md"
+    page.write_text("above\n<!-- tables -->\nold\n<!-- end of tables -->\nbelow\n")
+    draw.put(page, "new\n")
+    draw.put(page, "newer\n")
+    assert page.read_text() == "above\n<!-- tables -->\nnewer\n<!-- end of tables -->\nbelow\n"
+    page.write_text("above\n<!-- tables -->\n")
+    with pytest.raises(SystemExit, match="no place for the tables"):
+        draw.put(page, "new\n")
