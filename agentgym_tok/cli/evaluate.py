@@ -114,7 +114,7 @@ def run(options: Options) -> int:
         for each in chosen
     ]
     if options.policy == "builtin":
-        _check_known(chosen)
+        _check_known(chosen, parts)
     if options.dry_run:
         _plan(options, parts)
         return 0
@@ -139,14 +139,16 @@ def run(options: Options) -> int:
     return 0
 
 
-def _check_known(parts: Sequence[PartOptions]) -> None:
+def _check_known(chosen: Sequence[PartOptions], parts: Sequence[Part]) -> None:
     """Refuse, before anything is played, what the weights that ship have never seen: each turn of it would fail."""
-    for part in parts:
-        if part.world not in WORLDS or part.prompting != "transcript":
+    for options, part in zip(chosen, parts, strict=True):
+        if options.world not in WORLDS or options.prompting != "transcript":
+            if options.world in WORLDS:
+                part.make_env()  # a name that the world does not know either is its own to refuse
             raise ConfigError(
                 "the weights that ship do not know this",
-                where=f"eval {part.world}",
-                got=f"{part.world} with {part.prompting} prompting",
+                where=f"eval {options.world}",
+                got=f"{options.world} with {options.prompting} prompting",
                 expected=f"{', '.join(WORLDS)}, with transcript prompting",
                 fix="name another policy, such as --policy explorer or hf:PATH",
             )

@@ -22,7 +22,8 @@ def evaluate(folder: Path, *options: str) -> dict[str, Any]:
 def test_eval_scores_each_kind_by_exact_match_and_f1(
     prompting: str, steps: int, tmp_path: Path, capsys: Capture
 ) -> None:
-    written = evaluate(tmp_path, "--prompting", prompting, "--episodes", "20", "--max-steps", str(steps))
+    played = ["--policy", "expert", "--episodes", "20", "--max-steps", str(steps)]
+    written = evaluate(tmp_path, "--prompting", prompting, *played)
     scores = {score["label"]: score for score in written["scores"]}
     assert set(scores) == {"1hop", "2hop", "3hop", "4hop", "compare", "All"}
     assert written["config"]["split"] == "test"

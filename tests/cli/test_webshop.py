@@ -21,8 +21,8 @@ def test_a_generated_shop_is_written_prepared_and_evaluated(tmp_path: Path, caps
     out = capsys.readouterr().out
     assert "WebShop-synth: 30 products, " in out
     assert f"export WEBSHOP_DATA={shops}" in out
-    options = ["--data", str(shops), "--split", "all", "--episodes", "4", "--out", str(tmp_path / "run")]
-    assert main(["eval", "webshop", *options]) == 0
+    options = ["--data", str(shops), "--split", "all", "--policy", "expert", "--episodes", "4"]
+    assert main(["eval", "webshop", *options, "--out", str(tmp_path / "run")]) == 0
     assert "expert on WebShop-synth all, transcript" in capsys.readouterr().out
 
 
