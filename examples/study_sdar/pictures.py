@@ -12,18 +12,12 @@ from matplotlib.axes import Axes
 from measured import WARM_START, Measured
 from table import Line
 
+from agentgym_tok.evaluate.results import ALFWORLD_LABELS, label_of
+
 mpl.use("Agg")
 
 __all__ = ["draw_curves", "draw_kinds", "draw_rates"]
 
-KINDS = {
-    "pick_and_place_simple": "Pick",
-    "look_at_obj_in_light": "Look",
-    "pick_clean_then_place_in_recep": "Clean",
-    "pick_heat_then_place_in_recep": "Heat",
-    "pick_cool_then_place_in_recep": "Cool",
-    "pick_two_obj_and_place": "Pick2",
-}
 WINDOW = 8
 """Steps of a running mean."""
 
@@ -49,15 +43,13 @@ def draw_kinds(found: Mapping[str, Any], names: Sequence[str], file: Path) -> No
     """Draw the success of each kind of task."""
     names = [name for name in (WARM_START, *names) if name in found]
     _, axes = plt.subplots(figsize=(9, 4))
-    width = 0.8 / max(len(names), 1)
+    width, kinds = 0.8 / max(len(names), 1), [*ALFWORLD_LABELS.values()]
     for place, name in enumerate(names):
-        kinds = [
-            next((label for kind, label in KINDS.items() if kind in task), "other") for task in found[name]["games"]
-        ]
+        kinds_G = np.array([label_of(task, ALFWORLD_LABELS) for task in found[name]["games"]])
         solved_G = found[name]["solved_S_G"].mean(0)
-        rates = [100 * solved_G[[kind == label for kind in kinds]].mean() for label in KINDS.values() if label in kinds]
+        rates = [100 * solved_G[kinds_G == kind].mean() if kind in kinds_G else 0.0 for kind in kinds]
         axes.bar(np.arange(len(rates)) + place * width, rates, width, label=name, color=_COLORS[name])
-    axes.set_xticks(np.arange(len(KINDS)) + 0.4, list(KINDS.values()))
+    axes.set_xticks(np.arange(len(kinds)) + 0.4, kinds)
     axes.set(ylabel="held-out success, %")
     axes.grid(alpha=0.3, axis="y")
     _beside(axes)
