@@ -26,7 +26,8 @@ def accumulate(
         rows: All rows of the step; each trains something, and has a weight above 0.
         loss: The objective.
         budget: Most tokens of a pass.
-        taught: There is a teacher; a row without its scores has a gap of 0 to the policy before the update.
+        taught: A teacher scored what was sampled; a row without its scores has a gap of 0 to the policy before the
+            update.
 
     Returns:
         Figures, see `total_loss`; and for each row the log-probabilities of its tokens, float [K], nats.

@@ -246,7 +246,9 @@ class TorchLearner:
         return read_batch(batch, self.loss, vocab_size=self._chat.vocab_size, limit=self._student.limit, device=device)
 
     def _accumulate(self, rows: Sequence[TrainedRow], batch: Batch) -> tuple[dict[str, float], Sequence[Tensor]]:
-        taught = distils(self.loss) or batch.teacher_logprobs_T is not None
+        # Of `opsd_full` nobody scores what was sampled, unless it was given.
+        is_scored = distils(self.loss) and self.loss.distillation != "opsd_full"
+        taught = is_scored or batch.teacher_logprobs_T is not None
         found, now = accumulate(self._student.forward, rows, self.loss, self.config.micro_tokens, taught=taught)
         return {name: float(value) for name, value in found.items()}, now
 

@@ -141,10 +141,12 @@ class Cell:
                 f"{self.arm} {self.seed}: step {step}, success {figures['rollouts/success']:.2f}", flush=True
             ),
         )
-        training.run(resume=folder.checkpoint.is_file())
+        training.run(resume=folder.is_begun)
         if not verify(folder.path).ok:
             raise SystemExit(f"the trace of {folder.path} is broken")
-        save_model(learner.model, learner.weights(), str(self.warm), CHAT, model)
+        part = model.with_name("model.part")  # a model whose writing was broken off is none
+        save_model(learner.model, learner.weights(), str(self.warm), CHAT, part)
+        part.replace(model)
 
 
 def play_test(model: Path, folder: Path, worlds: Worlds, *, skills: bool = False) -> None:
@@ -180,7 +182,9 @@ def play_test(model: Path, folder: Path, worlds: Worlds, *, skills: bool = False
         }
     if not verify(folder).ok:
         raise SystemExit(f"the trace of {folder} is broken")
-    results.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    part = results.with_suffix(".part")
+    part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    part.replace(results)
 
 
 def _groups(episodes: Sequence[Episode], size: int) -> Iterator[Sequence[Episode]]:

@@ -32,6 +32,11 @@ class RunFolder:
         """The trained model."""
         self._config = self.path / "config.json"
 
+    @property
+    def is_begun(self) -> bool:
+        """Say whether there is a run to go on with, with a checkpoint or not yet."""
+        return self._config.is_file()
+
     def check(self, config: Mapping[str, Any], *, resume: bool) -> None:
         """See whether a run can begin here, or go on, and write nothing.
 
@@ -50,7 +55,7 @@ class RunFolder:
                 where=str(self.path),
                 fix="choose another --out, or go on with the run by --resume",
             )
-        if resume and not self._config.is_file():
+        if resume and not self.is_begun:
             raise ConfigError(
                 "there is no run to go on with",
                 where=str(self.path),
