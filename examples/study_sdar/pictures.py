@@ -75,7 +75,7 @@ def draw_curves(cells: Sequence[Measured], figure: str, names: Sequence[str], la
 
 def _curve(cells: Sequence[Measured], name: str, figure: str) -> tuple[Any, Any] | None:
     """Return the episodes, and the running mean of a figure: float [seeds, steps]; None where nothing was measured."""
-    runs = [cell.figures for cell in cells if cell.arm == name and any(cell.figures.get(figure, ()))]
+    runs = [cell.figures for cell in cells if cell.arm == name and figure in cell.figures]
     if not runs:
         return None
     longest = max(len(run["episodes"]) for run in runs)

@@ -14,6 +14,7 @@ STUDY = Path(__file__).resolve().parents[2] / "examples" / "study_sdar"
 sys.path.insert(0, str(STUDY))
 
 import cell as cells  # noqa: E402
+from arms import ARMS  # noqa: E402
 from cell import Cell, Worlds  # noqa: E402
 from run import REDUCED, WARM  # noqa: E402
 
@@ -36,6 +37,19 @@ def is_done(folder: Path) -> bool:
     lines = (folder / "train" / "figures.jsonl").read_text().splitlines()
     tested = json.loads((folder / "test" / "results.json").read_text())
     return [json.loads(line)["step"] for line in lines] == [1, 2, 3] and len(tested["train"]) == 1
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_an_arm_differs_from_grpo_in_what_its_teacher_says_alone(arm: str, tmp_path: Path) -> None:
+    config, grpo = (Cell(name, 0, tmp_path, WARM, Worlds(), {}).config() for name in (arm, "grpo"))
+    may_differ = {"objective", "skills", "distillation_decay", "loss"}
+    assert config.model_dump(exclude={*may_differ, "advantages"}) == grpo.model_dump(
+        exclude={*may_differ, "advantages"}
+    )
+    if config.loss.policy_coefficient:  # without a policy term nothing reads the advantages, nor is near the reference
+        taught = {"distillation", "distillation_coefficient", "beta", "gate"}
+        assert config.advantages == grpo.advantages
+        assert config.loss.model_dump(exclude=taught) == grpo.loss.model_dump(exclude=taught)
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])

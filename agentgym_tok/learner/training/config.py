@@ -18,6 +18,9 @@ __all__ = ["Evaluation", "Reader", "SkillUse", "TrainConfig"]
 
 Reader: TypeAlias = Literal["teacher", "student", "evaluation"]
 
+_SCRIPTED = ("skill_grpo", "sdar", "opsd", "grpo_opsd", "grpo_opsd_paper", "skill_sd", "rlsd")
+"""Objectives of SDAR's scripts besides `verl_agent_grpo`: with other advantages they would not be compared with it."""
+
 
 class SkillUse(Config):
     """Say which skills there are, and who reads them."""
@@ -52,7 +55,9 @@ class TrainConfig(Config):
     objective: str = Field(default="verl_agent_grpo", description="a published objective, which `loss` may change")
     loss: LossConfig = Field(default=LossConfig(), description="what is minimised")
     estimator: str | None = Field(
-        default=None, description="published advantages; without it the objective's namesake, else grpo"
+        default=None,
+        description="published advantages; without it the objective's own: verl_agent_grpo for what SDAR's scripts "
+        "train by, the namesake of others, else grpo",
     )
     advantages: AdvantageConfig = Field(default=AdvantageConfig(), description="how rollouts are compared")
     distillation_decay: int | None = Field(
@@ -95,7 +100,7 @@ class TrainConfig(Config):
         objective = given.get("objective", cls.model_fields["objective"].default)
         if objective not in OBJECTIVES:
             raise unknown_name("objective", objective, OBJECTIVES, where="objective")
-        estimator = given.get("estimator") or (objective if objective in ADVANTAGES else "grpo")
+        estimator = given.get("estimator") or _estimator_of(objective)
         if estimator not in ADVANTAGES:
             raise unknown_name("estimator", estimator, ADVANTAGES, where="estimator")
         bases = {"loss": OBJECTIVES[objective], "advantages": ADVANTAGES[estimator]}
@@ -213,3 +218,9 @@ def _over(base: Config, given: Any) -> Any:
     if given is None:
         return base
     return {**base.model_dump(), **given} if isinstance(given, Mapping) else given
+
+
+def _estimator_of(objective: str) -> str:
+    if objective in _SCRIPTED:
+        return "verl_agent_grpo"
+    return objective if objective in ADVANTAGES else "grpo"

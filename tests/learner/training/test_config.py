@@ -18,14 +18,24 @@ TAUGHT: dict[str, Any] = {"objective": "sdar", "skills": {"bank": "alfworld"}}
 def test_a_named_objective_is_the_published_one_and_survives_being_saved(objective: str) -> None:
     config = TrainConfig(objective=objective)
     assert config.loss == OBJECTIVES[objective]
-    assert config.advantages == ADVANTAGES[objective if objective in ADVANTAGES else "grpo"]
     assert TrainConfig(**config.model_dump()) == TrainConfig.model_validate_json(config.model_dump_json()) == config
 
 
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_objectives_of_the_same_scripts_compare_rollouts_alike(objective: str) -> None:
+    # Theirs are known by the settings that they share, whatever their names are.
+    shared = {"dual_clip", "kl_coefficient", "entropy_coefficient"}
+    scripts = OBJECTIVES["verl_agent_grpo"].model_dump(include=shared)
+    estimator = objective if objective in ADVANTAGES else "grpo"
+    if OBJECTIVES[objective].model_dump(include=shared) == scripts:
+        estimator = "verl_agent_grpo"
+    assert TrainConfig(objective=objective).advantages == ADVANTAGES[estimator]
+
+
 def test_what_is_given_of_a_loss_lies_over_the_named_one() -> None:
-    config = TrainConfig(objective="sdar", loss={"beta": 0.0}, estimator="verl_agent_grpo", advantages={"lone": "zero"})  # type: ignore[arg-type]
+    config = TrainConfig(objective="sdar", loss={"beta": 0.0}, estimator="gigpo", advantages={"lone": "return"})  # type: ignore[arg-type]
     assert config.loss == OBJECTIVES["sdar"].model_copy(update={"beta": 0.0})
-    assert config.advantages == ADVANTAGES["verl_agent_grpo"].model_copy(update={"lone": "zero"})
+    assert config.advantages == ADVANTAGES["gigpo"].model_copy(update={"lone": "return"})
 
 
 def test_the_coefficient_of_distillation_falls_in_a_straight_line() -> None:
