@@ -1,6 +1,6 @@
 """Measure what the teacher says of the warm start's own rollouts, and what each arm makes of it, before any training.
 
-    python examples/study_sdar/teacher_gap.py        # three minutes; ALFWORLD_DATA names the games
+    python examples/study_sdar/teacher_gap.py        # five minutes; ALFWORLD_DATA names the games
 
 Two questions. Does the gap tell a good turn from a bad one? The explorer says what is good. And how much of an arm's
 first gradient comes from the teacher?
