@@ -25,6 +25,7 @@ from agentgym_tok.learner import Batch
 from agentgym_tok.learner.estimation import with_advantages
 from agentgym_tok.learner.losses.sdar import gate
 from agentgym_tok.learner.torch_learner import TorchLearner
+from agentgym_tok.learner.training.corrections import advice
 from agentgym_tok.learner.training.skill_store import SkillStore
 from agentgym_tok.policies import load_policy
 from agentgym_tok.trace import Episode, Row, rows
@@ -75,7 +76,7 @@ def judged(
     """
     good, gaps, logprobs, tokens = [], [], [], []
     for episode, row, student_T, teacher_T in zip(episodes, given, student, teacher, strict=True):
-        for turn, command in zip(episode.steps, _commands(episode), strict=True):
+        for turn, command in zip(episode.steps, advice(ALFWorldExplorer(), episode.steps), strict=True):
             places_T = row.mask_T & (row.turn_T == turn.index)
             if command is None or not places_T.any():
                 continue
@@ -110,20 +111,6 @@ def terms(
     for arm in arms:
         added = gradient(arm) - grpo
         found[arm] = (float(added.norm() / grpo.norm()), float(torch.cosine_similarity(added, grpo, dim=0)))
-    return found
-
-
-def _commands(episode: Episode) -> list[str | None]:
-    """Return what the explorer would have done at each turn, from where the student stood."""
-    explorer = ALFWorldExplorer()
-    found: list[str | None] = []
-    for place, turn in enumerate(episode.steps):
-        shown = str(turn.facts["anchor"])
-        if place:
-            explorer.follow(episode.steps[place - 1].action_text, shown)
-        else:
-            explorer.reset(shown)
-        found.append(explorer.act())
     return found
 
 

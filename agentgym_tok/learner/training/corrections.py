@@ -12,7 +12,7 @@ from agentgym_tok.policies.base import demonstration
 from agentgym_tok.trace import Episode, Row, Turn, rows
 from agentgym_tok.types import Completion, Sampling
 
-__all__ = ["Corrections"]
+__all__ = ["Corrections", "advice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +77,25 @@ class Corrections:
     def _said(self, steps: Sequence[Turn]) -> Iterator[Completion | None]:
         """Yield what the explorer says at each turn, from where the student stands."""
         explorer = self.explorer()
-        for place, turn in enumerate(steps):
-            shown = str(turn.facts["anchor"])
-            if place:
-                explorer.follow(steps[place - 1].action_text, shown)
-            else:
-                explorer.reset(shown)
-            command = explorer.act()
+        for command in advice(explorer, steps):
             if command is None:
                 yield None
             else:
                 said = expert_turn(self.prompting, command, explorer.thought)
                 yield demonstration(self.chat, said, "explorer", Sampling())
+
+
+def advice(explorer: Explorer, steps: Sequence[Turn]) -> Iterator[str | None]:
+    """Yield the command that an explorer would give at each turn of a rollout, None where it knows no way on.
+
+    Args:
+        explorer: A new one; between two commands it stands where the rollout stands.
+        steps: Turns of a rollout, from the first on.
+    """
+    for place, turn in enumerate(steps):
+        shown = str(turn.facts["anchor"])
+        if place:
+            explorer.follow(steps[place - 1].action_text, shown)
+        else:
+            explorer.reset(shown)
+        yield explorer.act()
