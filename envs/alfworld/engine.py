@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from agentgym_tok.envs.alfworld import rules, text
+from agentgym_tok.envs.alfworld.described import DescribedGames
 from agentgym_tok.envs.alfworld.game import TASK_PREFIX, Game, GameSet, SingleGame
 from agentgym_tok.envs.alfworld.room import Action, State
 from agentgym_tok.envs.engine import TextObservation
-from agentgym_tok.errors import DataMissing, ResetNeeded, unknown_name
+from agentgym_tok.errors import ResetNeeded, unknown_name
 
 __all__ = ["ALFWorldEngine"]
 
@@ -27,8 +28,8 @@ class ALFWorldEngine:
     Args:
         games: The games.
         put_alias: Accept `put X in/on Y`, `put X in Y` and `put X on Y` as `move X to Y`.
-        goal: `"template"` states the task in the words of the game file, `"human"` in those of a person who saw it
-            done: the first of the game's `goals`, or that with index k for a task id that ends in `#k`.
+        goal: `"template"` states the task in the words of the game file, `"human"` in those of people who saw it done:
+            each of their goals is a task; see `DescribedGames`.
     """
 
     def __init__(
@@ -37,12 +38,10 @@ class ALFWorldEngine:
         if goal not in ("template", "human"):
             raise unknown_name("goal", goal, ("template", "human"), where=type(self).__name__)
         self.source = games.source
-        self._games = games
+        self._games = games if goal == "template" else DescribedGames(games)
         self._put_alias = put_alias
-        self._goal = goal
         self._running = False
         self._task: str | None = None
-        self._task_line: str
         self._game: Game
         self._state: State
         self._commands: dict[str, Action]
@@ -56,7 +55,7 @@ class ALFWorldEngine:
         return cls(SingleGame(Game.from_file(path)), **options)
 
     def tasks(self) -> Sequence[str]:
-        """Return the ids of all games."""
+        """Return the ids of all games, or of all goals that people wrote for them."""
         return self._games.tasks()
 
     def reset(self, task: str | None = None) -> TextObservation:
@@ -68,13 +67,10 @@ class ALFWorldEngine:
         """
         if task is None:
             task = self._task or self.tasks()[0]
-        name, _, index = task.partition("#") if self._goal == "human" else (task, "", "")
-        game = self._game if task == self._task else self._games.game(name)
-        task_line = game.task_line if self._goal == "template" else _human_task_line(game, index or "0")
+        game = self._game if task == self._task else self._games.game(task)
         self._task, self._game, self._running, self._followed = task, game, True, 0
-        self._task_line = task_line
         self._enter(game.room.start)
-        words = text.welcome(rules.first_look(game.room), task_line)
+        words = text.welcome(rules.first_look(game.room), game.task_line)
         return TextObservation(words, admissible_commands=self._admissible)
 
     def step(self, command: str) -> TextObservation:
@@ -112,7 +108,7 @@ class ALFWorldEngine:
         """
         if self._task is None:
             raise self._not_running()
-        goal = self._task_line.removeprefix(TASK_PREFIX)
+        goal = self._game.task_line.removeprefix(TASK_PREFIX)
         facts = {"task": self._task, "task_type": self._game.task_type, "goal": goal}
         return facts if self._game.gamefile is None else {**facts, "gamefile": str(self._game.gamefile)}
 
@@ -129,18 +125,3 @@ class ALFWorldEngine:
 
     def _not_running(self) -> ResetNeeded:
         return ResetNeeded("no ALFWorld episode is running", where=self._task, fix="call reset() first")
-
-
-def _human_task_line(game: Game, index: str) -> str:
-    goals = game.goals
-    if not goals:
-        raise DataMissing(
-            "no human wrote a goal for this game",
-            where=game.gamefile or game.task,
-            expected="traj_data.json beside the game file",
-            fix='play with goal="template", or run `agentgym-tok data get alfworld --goals`',
-        )
-    indices = [str(number) for number in range(len(goals))]
-    if index not in indices:
-        raise unknown_name("human goal", index, indices, where=game.task)
-    return f"{TASK_PREFIX}{goals[int(index)]}"

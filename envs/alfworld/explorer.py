@@ -33,15 +33,20 @@ class ALFWorldExplorer:
     """Do the task by what the texts say: find the thing, take it, treat it, bring it; see `Explorer`.
 
     Where the task is in a person's words, more than one class of things and of places may be meant; each is tried,
-    the likeliest first, until the world says that it is over.
+    the likeliest first, until the world says that it is over. What it takes the words for it says before it begins,
+    and whenever it takes them for something else.
     """
-
-    thought = ""
 
     def __init__(self) -> None:
         self._memory = Memory("")
         self._wish = Wish(())
         self._spent: set[Plan] = set()
+        self._meant = self._said = ""
+
+    @property
+    def thought(self) -> str:
+        """What it takes the task for, where it has not said so yet; see `Explorer.thought`."""
+        return "" if self._meant == self._said else self._meant
 
     def reset(self, observation: str) -> None:
         """Begin an episode; see `Explorer.reset`."""
@@ -49,24 +54,34 @@ class ALFWorldExplorer:
         places = dict.fromkeys(kind(place) for place in self._memory.places)
         self._wish = read_wish(observation, usual_places(), tuple(places))
         self._spent = set()
+        self._meant = self._said = ""
 
     def follow(self, command: str, observation: str) -> None:
         """Learn what was done and answered; see `Explorer.follow`."""
+        if self._wish.ambiguous:
+            self.act()  # so that its thoughts do not depend on whether somebody asked
+        self._said = self._meant
         self._memory.read(command, observation)
         self._spent.update(self._fulfilled(), self._refuted(command))
 
     def act(self) -> str:
         """Return the first idea that has not failed already; see `Explorer.act`."""
-        return next(filter(self._memory.promising, self._ideas()), "look")
+        promising = self._memory.promising
+        for reading in self._wish.readings:
+            plans = self._left(reading, kind(self._memory.held or ""))
+            command = next(filter(promising, self._pursue(plans)), None) if plans else None
+            if command is not None:
+                verb, _, rest = command.partition(" ")
+                self._meant = self._wish.told(self._left(plans, rest.split()[0]) if verb == "take" else plans)
+                return command
+        return next(filter(promising, self._put_down()), "look")
 
     # ---- what to do
 
-    def _ideas(self) -> Iterator[str]:
-        for reading in self._wish.readings:
-            plans = [plan for plan in reading if plan not in self._spent]
-            if plans:
-                yield from self._pursue(plans)
-        yield from self._put_down()
+    def _left(self, reading: Sequence[Plan], thing: str) -> list[Plan]:
+        """Return the plans that are not spent: those with things of a class, where there are such."""
+        plans = [plan for plan in reading if plan not in self._spent]
+        return [plan for plan in plans if plan.thing == thing] or plans
 
     def _pursue(self, plans: Sequence[Plan]) -> Iterator[str]:
         held = self._memory.held
@@ -74,12 +89,14 @@ class ALFWorldExplorer:
         if held is None:
             yield from self._fetch(things, plans)
             yield from self._search(things)
-        elif kind(held) in things:
+        elif kind(held) not in things:
+            if any(True for _ in chain(self._fetch(things, plans), self._search(things))):
+                yield from self._put_down()
+        elif self._wish.lamp:
+            yield from self._light([plan.target for plan in plans])
+        else:
             for plan in plans:
-                if plan.thing == kind(held):
-                    yield from self._light(plan) if self._wish.lamp else self._bring(held, plan)
-        elif any(True for _ in chain(self._fetch(things, plans), self._search(things))):
-            yield from self._put_down()
+                yield from self._bring(held, plan)
 
     def _fetch(self, things: Sequence[str], plans: Sequence[Plan]) -> Iterator[str]:
         """Take a thing that is wanted from where it was seen."""
@@ -107,13 +124,13 @@ class ALFWorldExplorer:
         for place in sorted(unseen, key=chance, reverse=True):
             yield from self._reach(place)
 
-    def _light(self, plan: Plan) -> Iterator[str]:
+    def _light(self, lamps: Sequence[str]) -> Iterator[str]:
         """Switch on a lamp, the thing in the hand."""
         for place, inside in self._memory.inside.items():
             for lamp in inside:
-                if kind(lamp) == plan.target:
+                if kind(lamp) in lamps:
                     yield from self._at(place, f"use {lamp}", inside=False)
-        yield from self._search([plan.target])
+        yield from self._search(lamps)
 
     def _bring(self, held: str, plan: Plan) -> Iterator[str]:
         """Treat the thing where that is wanted, and put it where it belongs."""

@@ -11,7 +11,7 @@ from agentgym_tok.envs.alfworld.problem import read_problem
 from agentgym_tok.envs.alfworld.room import Room
 from agentgym_tok.errors import DataCorrupt, DataMissing, unknown_name
 
-__all__ = ["TASK_PREFIX", "Game", "GameSet", "SingleGame"]
+__all__ = ["TASK_PREFIX", "Game", "GameSet", "SingleGame", "read_goals"]
 
 TASK_PREFIX = "Your task is to: "
 """How the last line of every first observation begins."""
@@ -160,16 +160,29 @@ class Game:
         Raises:
             DataCorrupt: The file is there, but it is none of ALFRED's.
         """
-        if self.gamefile is None:
-            return ()
-        path = self.gamefile.with_name("traj_data.json")
-        try:
-            annotations = json.loads(path.read_bytes())["turk_annotations"]["anns"]
-            return tuple(" ".join(annotation["task_desc"].split()) for annotation in annotations)
-        except FileNotFoundError:
-            return ()
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise _corrupt(path, f"{type(error).__name__}: {error}", "turk_annotations.anns[i].task_desc") from error
+        return () if self.gamefile is None else read_goals(self.gamefile)
+
+
+def read_goals(gamefile: Path) -> tuple[str, ...]:
+    """Read the goals that people wrote for a game, without reading the game.
+
+    Args:
+        gamefile: The game's file; they stand in `traj_data.json` beside it.
+
+    Returns:
+        The goals; none where there is no such file.
+
+    Raises:
+        DataCorrupt: The file is there, but it is none of ALFRED's.
+    """
+    path = gamefile.with_name("traj_data.json")
+    try:
+        annotations = json.loads(path.read_bytes())["turk_annotations"]["anns"]
+        return tuple(" ".join(annotation["task_desc"].split()) for annotation in annotations)
+    except FileNotFoundError:
+        return ()
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise _corrupt(path, f"{type(error).__name__}: {error}", "turk_annotations.anns[i].task_desc") from error
 
 
 class GameSet(Protocol):
@@ -189,6 +202,14 @@ class GameSet(Protocol):
 
         Raises:
             UnknownName: No game has this id.
+        """
+        ...
+
+    def goals(self, task: str) -> tuple[str, ...]:
+        """Return the goals that people wrote for a game, without reading the game; most sets have none.
+
+        Raises:
+            DataCorrupt: They are there, but cannot be read.
         """
         ...
 
@@ -218,6 +239,10 @@ class SingleGame:
         if task != self.only.task:
             raise unknown_name("task", task, self.tasks(), where=self.source)
         return self.only
+
+    def goals(self, task: str) -> tuple[str, ...]:
+        """Return the goals that people wrote for the game; see `GameSet.goals`."""
+        return self.game(task).goals
 
 
 _TASK_LINE = re.compile(r'"task"\s*:\s*\[\s*\{\s*"rhs"\s*:\s*("(?:[^"\\]|\\.)*+")')

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentgym_tok.envs.alfworld.game import Game
+from agentgym_tok.envs.alfworld.game import Game, read_goals
 from agentgym_tok.envs.alfworld.synth_tasks import SOURCE as GENERATED
 from agentgym_tok.envs.alfworld.synth_tasks import TRIAL_NAME
 from agentgym_tok.errors import DataMissing, unknown_name
@@ -72,6 +72,14 @@ class OfficialGames:
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
         return game
+
+    def goals(self, task: str) -> tuple[str, ...]:
+        """Return the goals that people wrote for a game, from `traj_data.json`; none where it is not there.
+
+        Raises:
+            DataCorrupt: The file is there, but it is none of ALFRED's.
+        """
+        return read_goals(self.root / task / _GAME_FILE)
 
     def __getstate__(self) -> dict[str, Any]:
         # Whoever unpickles reads the listing and the games again, should they be needed.

@@ -47,12 +47,40 @@ class Wish:
     readings: tuple[tuple[Plan, ...], ...]
     lamp: bool = False
 
+    @property
+    def ambiguous(self) -> bool:
+        """Whether more than one thing may be meant."""
+        return sum(map(len, self.readings)) > 1
+
+    def told(self, plans: Sequence[Plan]) -> str:
+        """Say the first of some plans, and others that differ in the thing, as the game's own tasks would.
+
+        Args:
+            plans: Plans of one reading.
+
+        Returns:
+            A sentence, a blank behind it; nothing where the task means one thing only, and says so itself.
+        """
+        if not self.ambiguous:
+            return ""
+        first = plans[0]
+        alike = [plan for plan in plans if self.lamp or plan[1:] == first[1:]]
+        things = dict.fromkeys(plan.thing for plan in alike)
+        named = " or ".join(things) if len(things) <= _NAMED else "thing"
+        if self.lamp:
+            return f"look at {named} under the {' or '.join(dict.fromkeys(plan.target for plan in alike))}. "
+        amount = "two" if first.number > 1 else f"a {_STATES[first.verb]}".strip()
+        return f"put {amount} {named} in {first.target}. "
+
 
 _FORMS = [
     (task_type, re.compile(sentence.format(object=r"(?P<thing>\w+)", target=r"(?P<target>\w+)") + r"\.?"))
     for task_type, sentences in SENTENCES.items()
     for sentence in sentences
 ]
+_STATES = {"": "", "clean": "clean", "heat": "hot", "cool": "cool"}
+# More classes than that are as good as none.
+_NAMED = 3
 _WORD = re.compile(r"[a-z0-9']+")
 _VERBS = {
     "clean": "clean cleaned cleaning wash washed washing rinse rinsed rinsing wet soak soaked damp water",

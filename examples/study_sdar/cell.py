@@ -57,6 +57,10 @@ class First:
         """Return one of them."""
         return self.games.game(task)
 
+    def goals(self, task: str) -> tuple[str, ...]:
+        """Return the goals that people wrote for one of them."""
+        return self.games.goals(task)
+
 
 @dataclass(frozen=True, slots=True)
 class Worlds:

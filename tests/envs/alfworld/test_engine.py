@@ -212,7 +212,9 @@ def test_a_human_goal_replaces_the_task_line_and_nothing_else(annotated: Path) -
 
 def test_the_task_id_chooses_among_human_goals(annotated: Path) -> None:
     engine = ALFWorldEngine.from_file(annotated, goal="human")
-    (task,) = engine.tasks()
+    (task,) = ALFWorldEngine.from_file(annotated).tasks()
+    assert engine.tasks() == (f"{task}#0", f"{task}#1")
+    assert engine.reset().text.endswith("Store fruit.")
     assert engine.reset(f"{task}#1").text.endswith("Your task is to: Put an apple away")
     assert engine.task_info()["task"] == f"{task}#1"
     assert engine.reset().text.endswith("Put an apple away")

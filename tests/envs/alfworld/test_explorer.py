@@ -57,7 +57,7 @@ def test_it_wins_official_games(official: Path) -> None:
 
 def test_it_reads_goals_in_peoples_words(official: Path) -> None:
     games = OfficialGames("valid_unseen", official)
-    tasks = [f"{task}#{number}" for task in games.tasks()[::4] for number in range(3)]
+    tasks = list(ALFWorldEngine(games, goal="human").tasks()[::4])
     assert len(steps_to_win(games, tasks, goal="human")) > 0.85 * len(tasks)
 
 
@@ -81,7 +81,7 @@ def test_it_wins_every_generated_game() -> None:
 @pytest.mark.parametrize("split", ["valid_seen", "valid_unseen"])
 def test_it_wins_nine_in_ten_games_by_human_goals(official: Path, split: str) -> None:
     games = OfficialGames(split, official)
-    tasks = [f"{task}#{number}" for task in games.tasks() for number in range(3)]
+    tasks = list(ALFWorldEngine(games, goal="human").tasks())
     assert len(steps_to_win(games, tasks, goal="human")) > 0.9 * len(tasks)
 
 
@@ -164,12 +164,84 @@ def test_what_was_done_and_not_meant_is_done_in_another_way() -> None:
         "take vase 1 from coffeetable 1": "You pick up the vase 1 from the coffeetable 1.",
         "go to sidetable 1": "You arrive at sidetable 1. On the sidetable 1, you see nothing.",
     }
-    done = []
+    done, thoughts = [], []
     while (command := explorer.act()) != "move vase 1 to sidetable 1" and len(done) < 20:
         done.append(command)
+        thoughts.append(explorer.thought)
         explorer.follow(command, answers[command])
     assert "move vase 1 to coffeetable 1" in done
     assert len(done) < 20
+    # It says what it takes the words for, and again only when it takes them for something else.
+    meant = [
+        "put a vase or glassbottle in coffeetable. ",
+        "put a vase in coffeetable. ",
+        "put a vase in sidetable. ",
+    ]
+    assert [thought for thought in thoughts if thought] == meant
+
+
+def test_it_says_nothing_of_a_task_that_says_itself_what_it_means() -> None:
+    engine, explorer = ALFWorldEngine(SynthGames()), ALFWorldExplorer()
+    seen = engine.reset()
+    explorer.reset(seen.text)
+    for _ in range(MOST):
+        command = explorer.act()
+        assert explorer.thought == ""
+        seen = engine.step(command)
+        explorer.follow(command, seen.text)
+        if seen.terminated:
+            return
+    pytest.fail("not solved")
+
+
+def test_a_thought_is_there_until_its_command_is_done() -> None:
+    explorer = ALFWorldExplorer()
+    explorer.reset(
+        "You are in the middle of a room. Looking quickly around you, you see a desk 1, and a bed 1.\n\n"
+        "Your task is to: read a book by the lamp"
+    )
+    command = explorer.act()
+    assert explorer.act() == command
+    assert explorer.thought == "look at book under the desklamp or floorlamp. "
+    explorer.follow(command, "You arrive at desk 1. On the desk 1, you see a desklamp 1.")
+    explorer.act()
+    assert explorer.thought == ""
+    explorer.reset(
+        "You are in the middle of a room. Looking quickly around you, you see a desk 1.\n\nYour task is to: read"
+    )
+    assert explorer.thought == ""
+
+
+def test_a_thought_does_not_depend_on_who_asked_before(official: Path) -> None:
+    engine = ALFWorldEngine(OfficialGames("valid_unseen", official), goal="human")
+    spoken = 0
+    for task in engine.tasks()[::10]:
+        asked, silent = ALFWorldExplorer(), ALFWorldExplorer()
+        seen = engine.reset(task)
+        for explorer in (asked, silent):
+            explorer.reset(seen.text)
+        for step in range(MOST):
+            command = asked.act()
+            if step % 3 == 2:
+                assert (silent.act(), silent.thought) == (command, asked.thought)
+                spoken += asked.thought != ""
+            seen = engine.step(command)
+            for explorer in (asked, silent):
+                explorer.follow(command, seen.text)
+            if seen.terminated:
+                break
+    assert spoken > 3
+
+
+def test_a_lamp_that_it_has_seen_is_as_good_as_another() -> None:
+    explorer = ALFWorldExplorer()
+    explorer.reset(
+        "You are in the middle of a room. Looking quickly around you, you see a sofa 1, a desk 1, and a shelf 1.\n\n"
+        "Your task is to: read a book by the lamp"
+    )
+    explorer.follow("go to sofa 1", "You arrive at sofa 1. On the sofa 1, you see a book 1, and a floorlamp 1.")
+    explorer.follow("take book 1 from sofa 1", "You pick up the book 1 from the sofa 1.")
+    assert explorer.act() == "use floorlamp 1"
 
 
 def test_what_one_thing_was_refused_is_not_tried_with_another_of_its_kind() -> None:

@@ -130,10 +130,12 @@ def test_the_goal_of_an_official_game_is_the_one_its_folder_names(official: Path
 def test_every_official_game_has_human_goals(official: Path) -> None:
     games = OfficialGames("valid_seen", official)
     for task in games.tasks():
-        goals = games.game(task).goals
+        goals = games.goals(task)
         assert len(goals) >= 3
         assert all(goal and goal == " ".join(goal.split()) for goal in goals)
+    assert games.goals(games.tasks()[5]) == games.game(games.tasks()[5]).goals
     engine = ALFWorldEngine(games, goal="human")
+    assert len(engine.tasks()) >= 3 * len(games.tasks())
     path = games.root / games.tasks()[5] / "traj_data.json"
     described = json.loads(path.read_text())["turk_annotations"]["anns"][1]["task_desc"]
     assert engine.reset(f"{games.tasks()[5]}#1").text.endswith(f"Your task is to: {' '.join(described.split())}")

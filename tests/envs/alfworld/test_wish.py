@@ -59,3 +59,25 @@ def test_a_word_of_several_meanings_gives_all_of_them_the_name_first() -> None:
 def test_what_nobody_names_may_go_anywhere() -> None:
     likely, _, others = read("Wash the knife.").readings
     assert {plan.target for plan in likely} == {plan.target for plan in others} == set(KITCHEN) - {"sinkbasin"}
+
+
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        ("Put a cup in a cupboard.", "put a cup or mug in cabinet. "),
+        ("Put a washed cup in a cupboard.", "put a clean cup or mug in cabinet. "),
+        ("Warm up a potato and put it on the counter", "put a hot potato in countertop. "),
+        ("put a chilled tomato in the microwave", "put a cool tomato in microwave. "),
+        ("Put two forks in the drawer", "put two fork in drawer. "),
+        ("Turn on the lamp to see a book", "look at book under the desklamp or floorlamp. "),
+        ("Put it in the drawer.", "put a thing in drawer. "),
+    ],
+)
+def test_what_people_mean_is_told_in_the_words_of_the_game(task: str, told: str) -> None:
+    wish = read(task)
+    assert wish.told(wish.readings[0]) == told
+
+
+def test_what_the_game_says_is_not_told_again() -> None:
+    wish = read("put a clean mug in cabinet.")
+    assert wish.told(wish.readings[0]) == ""

@@ -1,0 +1,71 @@
+"""ALFWorld games whose tasks are told in the words of people who saw them done."""
+
+from dataclasses import replace
+from typing import Any
+
+from agentgym_tok.envs.alfworld.game import TASK_PREFIX, Game, GameSet
+from agentgym_tok.errors import DataMissing, unknown_name
+
+__all__ = ["DescribedGames"]
+
+
+class DescribedGames:
+    """Offer each game once for each goal that a person wrote for it.
+
+    A task id is that of the game and `#k` behind it, for the goal with index k; without `#k` the first one is meant.
+
+    Args:
+        games: The games.
+    """
+
+    def __init__(self, games: GameSet) -> None:
+        self.source = games.source
+        self._games = games
+        self._tasks: tuple[str, ...] | None = None
+
+    def tasks(self) -> tuple[str, ...]:
+        """Return the ids of all goals of all games.
+
+        Raises:
+            DataMissing: Nobody described any of the games.
+        """
+        if self._tasks is None:
+            games = self._games
+            self._tasks = tuple(f"{task}#{k}" for task in games.tasks() for k in range(len(games.goals(task))))
+            if not self._tasks:
+                raise _undescribed(self.source)
+        return self._tasks
+
+    def goals(self, task: str) -> tuple[str, ...]:
+        """Return the goals that people wrote for a game."""
+        return self._games.goals(task.partition("#")[0])
+
+    def game(self, task: str) -> Game:
+        """Return a game with another task line.
+
+        Raises:
+            UnknownName: No game, or no goal of it, has this id.
+            DataMissing: Nobody described the game.
+        """
+        name, _, index = task.partition("#")
+        game, goals = self._games.game(name), self._games.goals(name)
+        if not goals:
+            raise _undescribed(game.gamefile or name)
+        indices = [str(number) for number in range(len(goals))]
+        index = index or "0"
+        if index not in indices:
+            raise unknown_name("human goal", index, indices, where=name)
+        return replace(game, task=f"{name}#{index}", task_line=f"{TASK_PREFIX}{goals[int(index)]}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Whoever unpickles lists the goals again, should they be needed.
+        return {**self.__dict__, "_tasks": None}
+
+
+def _undescribed(where: object) -> DataMissing:
+    return DataMissing(
+        "no human wrote a goal for this game",
+        where=where,
+        expected="traj_data.json beside the game file",
+        fix='play with goal="template", or run `agentgym-tok data get alfworld --goals`',
+    )
