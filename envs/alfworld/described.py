@@ -16,24 +16,29 @@ class DescribedGames:
 
     Args:
         games: The games.
+        own: Offer each game by its own task, too; its id is without `#k` then.
     """
 
-    def __init__(self, games: GameSet) -> None:
+    def __init__(self, games: GameSet, *, own: bool = False) -> None:
         self.source = games.source
-        self._games = games
+        self._games, self._own = games, own
         self._tasks: tuple[str, ...] | None = None
 
     def tasks(self) -> tuple[str, ...]:
-        """Return the ids of all goals of all games.
+        """Return the ids of all goals of all games, those of a game together.
 
         Raises:
             DataMissing: Nobody described any of the games.
         """
         if self._tasks is None:
-            games = self._games
-            self._tasks = tuple(f"{task}#{k}" for task in games.tasks() for k in range(len(games.goals(task))))
-            if not self._tasks:
+            counts = {task: len(self._games.goals(task)) for task in self._games.tasks()}
+            if not any(counts.values()):
                 raise _undescribed(self.source)
+            self._tasks = tuple(
+                name
+                for task, count in counts.items()
+                for name in (*((task,) if self._own else ()), *(f"{task}#{index}" for index in range(count)))
+            )
         return self._tasks
 
     def goals(self, task: str) -> tuple[str, ...]:
@@ -41,13 +46,15 @@ class DescribedGames:
         return self._games.goals(task.partition("#")[0])
 
     def game(self, task: str) -> Game:
-        """Return a game with another task line.
+        """Return a game, with another task line where a goal is meant.
 
         Raises:
             UnknownName: No game, or no goal of it, has this id.
             DataMissing: Nobody described the game.
         """
-        name, _, index = task.partition("#")
+        name, mark, index = task.partition("#")
+        if self._own and not mark:
+            return self._games.game(task)
         game, goals = self._games.game(name), self._games.goals(name)
         if not goals:
             raise _undescribed(game.gamefile or name)

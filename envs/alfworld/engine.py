@@ -15,6 +15,7 @@ from agentgym_tok.errors import ResetNeeded, unknown_name
 
 __all__ = ["ALFWorldEngine"]
 
+_GOALS = ("template", "human", "both")
 # ALFWorld before release 0.4, and so every older few-shot prompt, says "put" where it now says "move".
 _PUT = re.compile(r"\Aput (.+?) (?:in/on|in|on) (.+)\Z")
 
@@ -29,16 +30,16 @@ class ALFWorldEngine:
         games: The games.
         put_alias: Accept `put X in/on Y`, `put X in Y` and `put X on Y` as `move X to Y`.
         goal: `"template"` states the task in the words of the game file, `"human"` in those of people who saw it done:
-            each of their goals is a task; see `DescribedGames`.
+            each of their goals is a task; see `DescribedGames`. `"both"` has the tasks of either.
     """
 
     def __init__(
-        self, games: GameSet, *, put_alias: bool = False, goal: Literal["template", "human"] = "template"
+        self, games: GameSet, *, put_alias: bool = False, goal: Literal["template", "human", "both"] = "template"
     ) -> None:
-        if goal not in ("template", "human"):
-            raise unknown_name("goal", goal, ("template", "human"), where=type(self).__name__)
+        if goal not in _GOALS:
+            raise unknown_name("goal", goal, _GOALS, where=type(self).__name__)
         self.source = games.source
-        self._games = games if goal == "template" else DescribedGames(games)
+        self._games = games if goal == "template" else DescribedGames(games, own=goal == "both")
         self._put_alias = put_alias
         self._running = False
         self._task: str | None = None

@@ -30,7 +30,7 @@ class ALFWorldEnv(TokenEnv):
         split: `train`, `valid_seen` or `valid_unseen`; the official games add `valid_train`.
         data: Folder of the official games; None reads the variable `ALFWORLD_DATA`.
         backend: `"native"`, or `"textworld"` for the stock engine (extra `alfworld`).
-        goal: `"template"`, or `"human"` for goals that people wrote (official games only).
+        goal: `"template"`, `"human"` for goals that people wrote (official games only), or `"both"` to train on either.
         put_alias: Accept `put X in/on Y` for `move X to Y`, as games before December 2024 did.
         prompting: `"transcript"`, `"step"`, or your own.
         words: Another wording of the prompts.
@@ -51,7 +51,7 @@ class ALFWorldEnv(TokenEnv):
         split: str = "train",
         data: str | Path | None = None,
         backend: Literal["native", "textworld"] = "native",
-        goal: Literal["template", "human"] = "template",
+        goal: Literal["template", "human", "both"] = "template",
         put_alias: bool = False,
         prompting: str | Prompting = "transcript",
         words: Words = ALFWORLD_WORDS,
@@ -81,7 +81,7 @@ def make_alfworld_engine(
     data: str | Path | None = None,
     *,
     backend: str = "native",
-    goal: Literal["template", "human"] = "template",
+    goal: Literal["template", "human", "both"] = "template",
     put_alias: bool = False,
 ) -> TextEngine:
     """Make the text engine of a source and split.

@@ -34,6 +34,15 @@ def test_an_id_without_a_number_means_the_first_goal(described: DescribedGames) 
     assert described.goals("kitchen#1") == described.goals("kitchen") == ("Store fruit.", "Put an apple away")
 
 
+def test_the_games_own_tasks_may_stand_among_them(described: DescribedGames) -> None:
+    both = DescribedGames(described._games, own=True)
+    assert both.tasks() == ("kitchen", "kitchen#0", "kitchen#1")
+    assert both.game("kitchen").task_line == 'Your task is to: put some "apple" on cabinet.'
+    assert both.game("kitchen#1") == described.game("kitchen#1")
+    with pytest.raises(DataMissing):
+        DescribedGames(SynthGames("valid_seen"), own=True).tasks()
+
+
 @pytest.mark.parametrize("wrong", ["kitchen#2", "kitchen#-1", "kitchen#x", "kitchen#00", "bath#0"])
 def test_an_unknown_goal_is_named(described: DescribedGames, wrong: str) -> None:
     with pytest.raises(UnknownName):

@@ -224,6 +224,14 @@ def test_the_task_id_chooses_among_human_goals(annotated: Path) -> None:
             engine.reset(task + wrong)
 
 
+def test_an_engine_may_offer_both_kinds_of_goals(annotated: Path) -> None:
+    engine = ALFWorldEngine.from_file(annotated, goal="both")
+    own, first, second = engine.tasks()
+    assert engine.reset(own).text == ALFWorldEngine.from_file(annotated).reset().text
+    assert engine.task_info()["goal"] == 'put some "apple" on cabinet.'
+    assert (engine.reset(first).text[-12:], engine.reset(second).text[-4:]) == ("Store fruit.", "away")
+
+
 def test_a_game_that_nobody_described_has_no_human_goal(kitchen: MakeGame) -> None:
     with pytest.raises(DataMissing, match="template"):
         ALFWorldEngine(SingleGame(kitchen()), goal="human").reset()
