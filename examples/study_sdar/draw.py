@@ -19,8 +19,7 @@ from pictures import draw_curves, draw_kinds, draw_rates
 from table import Compared, Line, compared, lines, outcomes
 
 PAIRS = (
-    ("grpo", "warm"),
-    ("sdar", "warm"),
+    *((name, "warm") for name in ARMS),
     ("sdar", "grpo"),
     *((name, "grpo") for name in ARMS if name not in {"grpo", "sdar"} and not name.startswith("sdar_")),
     *((name, "sdar") for name in ARMS if name.startswith("sdar_")),
