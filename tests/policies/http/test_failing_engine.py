@@ -32,7 +32,8 @@ KINDS = (*FAILURES, *SWAPPED, *TWISTS, *HANGING, *BROKEN, "no_ids")
 HARMLESS = {"trickle", "twice", "wrong_prompt", "bad_versions"}
 """Faults that do nothing in one kind of answer or at one endpoint: a whole answer is not said twice."""
 UNSURE = {"stop_lost", "control_lost", "no_ids"}
-PATIENCE_S = 1.5
+PATIENCE_S = 4.0
+"""Long enough for all turns of a batch on a machine with much else to do: only what hangs may run out of it."""
 
 
 class Trouble:
