@@ -67,10 +67,9 @@ class Wish:
         alike = [plan for plan in plans if self.lamp or plan[1:] == first[1:]]
         things = dict.fromkeys(plan.thing for plan in alike)
         named = " or ".join(things) if len(things) <= _NAMED else "thing"
-        if self.lamp:
-            return f"look at {named} under the {' or '.join(dict.fromkeys(plan.target for plan in alike))}. "
-        amount = "two" if first.number > 1 else f"a {_STATES[first.verb]}".strip()
-        return f"put {amount} {named} in {first.target}. "
+        targets = dict.fromkeys(plan.target for plan in alike)
+        sentence = _LOOK if self.lamp else _PUT_TWO if first.number > 1 else _PUT[first.verb]
+        return sentence.format(object=named, target=" or ".join(targets)) + ". "
 
 
 _FORMS = [
@@ -78,7 +77,11 @@ _FORMS = [
     for task_type, sentences in SENTENCES.items()
     for sentence in sentences
 ]
-_STATES = {"": "", "clean": "clean", "heat": "hot", "cool": "cool"}
+_LOOK, _PUT_TWO = SENTENCES["look_at_obj_in_light"][0], SENTENCES["pick_two_obj_and_place"][0]
+_PUT = {
+    "": SENTENCES["pick_and_place_simple"][1],
+    **{verb: SENTENCES[f"pick_{verb}_then_place_in_recep"][0] for verb in TOOLS},
+}
 # More classes than that are as good as none.
 _NAMED = 3
 _WORD = re.compile(r"[a-z0-9']+")

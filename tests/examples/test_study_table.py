@@ -1,6 +1,7 @@
 """The study's table pairs seed with seed and game with game, and says how sure it is."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,17 @@ def test_the_page_says_what_the_file_of_cells_holds() -> None:
     assert f"{sum(cell.arm != 'warm' for cell in cells)} of 52 cells are done." in page
     for line in lines(outcomes(cells)):
         assert f"| {line.name} | {line.seeds} | {line.seen:.1f} | {line.unseen:.1f} | {line.all:.1f} |" in page
+
+
+def test_what_the_page_concludes_stands_in_its_tables() -> None:
+    page = (STUDY.parents[1] / "docs" / "study.md").read_text(encoding="utf-8")
+    tables = page.partition("<!-- tables -->")[2].partition("<!-- end of tables -->")[0]
+    said = page.partition("## What came out")[2].partition("\n## ")[0]
+    beside = page.partition("## Beside the paper")[2].partition("\n\n## ")[0]
+    here = " ".join(row.split("|")[3] for row in beside.splitlines() if row.startswith("|"))
+    figures = set(re.findall(r"[+-]?\d+\.\d\b(?!\.)|(?<=p )0\.\d+|(?<=p of )0\.\d+", said + here))
+    assert len(figures) > 30
+    assert not {figure for figure in figures if not re.search(rf"(?<![\d.]){re.escape(figure)}(?!\d)", tables)}
 
 
 def test_tables_go_between_the_marks_of_a_page(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 10.0
 _LINGER_S = 0.1
 """So long the end of a connection may come behind the last word of a stream."""
+_IDLE_S = 3.0
+"""A connection idle for longer is not used again: uvicorn, and so vLLM, closes it after 5 s, even under a request."""
 _T = TypeVar("_T")
 
 
@@ -136,7 +138,7 @@ class HttpEngine:
             session = aiohttp.ClientSession(
                 headers=headers,
                 # Who finds no free connection waits for one, so that this bounds the requests in flight.
-                connector=aiohttp.TCPConnector(limit=self._concurrency),
+                connector=aiohttp.TCPConnector(limit=self._concurrency, keepalive_timeout=_IDLE_S),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )

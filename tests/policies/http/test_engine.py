@@ -12,10 +12,12 @@ pytest.importorskip("aiohttp", reason="the extra engines is not installed")
 
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.responses import JSONResponse
+from uvicorn import Config
 
 from agentgym_tok import ChatFormat, Request, Sampling
 from agentgym_tok.errors import ConfigError, PolicyError
-from agentgym_tok.policies.http.engine import HttpEngine, _retry_after
+from agentgym_tok.policies.http.engine import _IDLE_S, HttpEngine, _retry_after
 from agentgym_tok.policies.http.retry_budget import RetryBudget
 from agentgym_tok.policies.http.vllm import VLLMPolicy
 
@@ -53,6 +55,34 @@ def test_a_storm_of_failures_is_no_storm_of_retries(fake: Any, at_once: None) ->
         assert sum(fake.tries.values()) - 1 - 200 == policy.retries <= 8 + 0.25 * 210
         fake.fault = lambda seed, attempt: None
         assert policy.answer(asked(1)).ids_exact
+
+
+def test_a_connection_that_the_server_may_be_closing_is_not_used_again(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports: list[int] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        ports.append(scope["client"][1])
+        await JSONResponse({})(scope, receive, send)
+
+    engine = HttpEngine(serve(app))
+    try:
+        engine.loop.run(engine.ask("/"))
+        engine.loop.run(engine.ask("/"))
+        monkeypatch.setattr("agentgym_tok.policies.http.engine._IDLE_S", 0.02)
+        hasty = HttpEngine(engine.url)
+        try:
+            hasty.loop.run(hasty.ask("/"))
+            time.sleep(0.1)
+            hasty.loop.run(hasty.ask("/"))
+        finally:
+            hasty.close()
+    finally:
+        engine.close()
+    assert ports[0] == ports[1]
+    assert len({*ports[1:]}) == 3
+    assert Config(None).timeout_keep_alive > _IDLE_S
 
 
 def test_no_more_requests_than_allowed_are_in_flight(fake: Any) -> None:

@@ -23,7 +23,7 @@ from agentgym_tok.envs.alfworld.env import ALFWorldEnv
 from agentgym_tok.harness import Harness
 from agentgym_tok.policies import BasePolicy
 from agentgym_tok.policies.http.vllm import VLLMPolicy
-from agentgym_tok.trace import RunMeta, TraceStore, account, verify
+from agentgym_tok.trace import RunMeta, TraceStore, Turn, account, verify
 
 BUILTIN = ChatFormat.builtin()
 META = RunMeta(fingerprint=BUILTIN.fingerprint, vocab_size=BUILTIN.vocab_size, chat="builtin")
@@ -31,9 +31,10 @@ BROKEN = ("reset", "cut", "twice", "trickle", "refused")
 KINDS = (*FAILURES, *SWAPPED, *TWISTS, *HANGING, *BROKEN, "no_ids")
 HARMLESS = {"trickle", "twice", "wrong_prompt", "bad_versions"}
 """Faults that do nothing in one kind of answer or at one endpoint: a whole answer is not said twice."""
+ATTEMPTS = 4
 UNSURE = {"stop_lost", "control_lost", "no_ids"}
-PATIENCE_S = 4.0
-"""Long enough for all turns of a batch on a machine with much else to do: only what hangs may run out of it."""
+PATIENCE_S, CALM_S = 2.0, 60.0
+"""How long a turn is waited for where an attempt at it may hang, and where none does: however busy the machine is."""
 
 
 class Trouble:
@@ -58,7 +59,7 @@ def _chance(seed: int, attempt: int) -> str | None:
 
 
 class Hasty(BasePolicy):
-    """Wait for no turn longer than a moment, and have every other one streamed."""
+    """Wait for no turn that may hang longer than a moment, and have every other one streamed."""
 
     name = "hasty"
 
@@ -67,7 +68,7 @@ class Hasty(BasePolicy):
 
     def generate(self, requests: Sequence[Request]) -> list[Completion | Exception]:
         self._trouble.deal([request.seed for request in requests])
-        asked = [replace(request, deadline=time.time() + PATIENCE_S) for request in requests]
+        asked = [replace(request, deadline=time.time() + self._patience_s(request.seed)) for request in requests]
         whole = [request for request in asked if request.seed % 2]
         streamed = [request for request in asked if not request.seed % 2]
         with ThreadPoolExecutor(1) as other:
@@ -75,6 +76,9 @@ class Hasty(BasePolicy):
             told = asyncio.run(self._streams(streamed))
             answers = dict(zip((*whole, *streamed), (*drawn.result(), *told), strict=True))
         return [answers[request] for request in asked]
+
+    def _patience_s(self, seed: int) -> float:
+        return PATIENCE_S if any(self._trouble(seed, attempt) in HANGING for attempt in range(ATTEMPTS)) else CALM_S
 
     async def _streams(self, asked: Sequence[Request]) -> list[Any]:
         return await asyncio.gather(*map(self._stream, asked), return_exceptions=True)
@@ -107,6 +111,35 @@ def closed_door(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aiohttp.ClientSession, "_request", sent)
 
 
+def _delivered(fake: Any, turn: Turn, last: str | None, received: dict[int, dict[str, Any]]) -> bool:
+    """Whether a turn came, whose last attempt failed as said; what it holds must follow from that."""
+    if turn.failure is not None:
+        assert turn.failure.boundary == "policy"
+        assert turn.failure.message
+        assert last not in {None, "trickle", "sentinel", "no_logprobs"} or _late(turn)
+        assert _late(turn) or last not in HANGING
+        assert not len(turn.completion.ids_T)
+        return False
+    assert fake.answered[turn.seed] >= 1
+    ids, logprobs, _ = fake.draw(received[turn.seed]["ids"], received[turn.seed])
+    if last is None or last in HARMLESS:
+        assert (turn.completion.ids_T.tolist(), turn.completion.ids_exact) == (ids, True)
+        assert turn.completion.logprobs_T is not None
+        assert turn.completion.logprobs_T.tolist() == logprobs
+    elif last in UNSURE:
+        assert (turn.completion.ids_exact, turn.completion.logprobs) == (False, "missing")
+        assert turn.completion.note
+    else:
+        assert last in {"sentinel", "no_logprobs"}
+        assert turn.completion.ids_T.tolist() == ids
+        assert turn.completion.logprobs in {"sentinel", "missing"}
+    return True
+
+
+def _late(turn: Turn) -> bool:
+    return "in time" in str(turn.failure)
+
+
 @pytest.mark.usefixtures("at_once", "closed_door")
 @pytest.mark.parametrize("path", [GENERATE, COMPLETIONS])
 def test_no_turn_is_lost_or_doubled_and_each_failure_is_a_record(fake: Any, tmp_path: Path, path: str) -> None:
@@ -125,44 +158,24 @@ def test_no_turn_is_lost_or_doubled_and_each_failure_is_a_record(fake: Any, tmp_
 
     assert len(episodes) == 64
     assert {kind for kinds in met.values() for kind in kinds} == {None, *KINDS}
-    # Each turn was asked for under a seed of its own, and every request that was sent belongs to one.
-    assert Counter(turn.seed for turn in turns) == Counter(fake.tries.keys())
+    # Each turn was asked for under a seed of its own, and every request that was sent belongs to one. Only what ran out
+    # of time, on a busy machine, may not have got there.
+    late = {turn.seed for turn in turns if _late(turn)}
+    assert Counter(turn.seed for turn in turns) == Counter({*fake.tries, *late})
     # The engine got the ids that the trace holds; every attempt at a turn got the same.
     contexts = {turn.seed: turn.context.ids.tolist() for turn in turns}
     assert all(params["ids"] == contexts[params["seed"]] for params in fake.asked)
     # Nobody asks again after a whole answer, unless it was a wrong one.
     wrong = {*SWAPPED, *TWISTS, "html"}
     assert all(count <= 1 + len([kind for kind in met[seed] if kind in wrong]) for seed, count in fake.answered.items())
-    delivered = 0
-    for turn in turns:
-        last, late = met[turn.seed][-1], "in time" in str(turn.failure)
-        if turn.failure is not None:
-            assert turn.failure.boundary == "policy"
-            assert turn.failure.message
-            assert last not in {None, "trickle", "sentinel", "no_logprobs"} or late
-            assert late or last not in HANGING
-            assert not len(turn.completion.ids_T)
-            continue
-        delivered += 1
-        assert fake.answered[turn.seed] >= 1
-        ids, logprobs, _ = fake.draw(received[turn.seed]["ids"], received[turn.seed])
-        if last is None or last in HARMLESS:
-            assert (turn.completion.ids_T.tolist(), turn.completion.ids_exact) == (ids, True)
-            assert turn.completion.logprobs_T is not None
-            assert turn.completion.logprobs_T.tolist() == logprobs
-        elif last in UNSURE:
-            assert (turn.completion.ids_exact, turn.completion.logprobs) == (False, "missing")
-            assert turn.completion.note
-        else:
-            assert last in {"sentinel", "no_logprobs"}
-            assert turn.completion.ids_T.tolist() == ids
-            assert turn.completion.logprobs in {"sentinel", "missing"}
+    delivered = sum(_delivered(fake, turn, met.get(turn.seed, [None])[-1], received) for turn in turns)
     # Failures end their episode and no other one.
     failed = [episode for episode in episodes if episode.status == "failed"]
     assert len(failed) == len(turns) - delivered
     assert {episode.status for episode in episodes} == {"failed", "done"}
     # Retries stay within the budget, and each of them is one more request.
-    assert sum(fake.tries.values()) - len(turns) == retries
+    again = sum(fake.tries.values()) - len(fake.tries)
+    assert again <= retries <= again + len(late)
     assert 0 < retries <= 8 + 0.25 * (len(turns) + 4)
 
     found = verify(tmp_path, BUILTIN)
