@@ -1,4 +1,4 @@
-"""The policy that ships solves the official held-out games, as its card says, by the games' own goals and by people's."""
+"""The policy that ships solves the official held-out games, as its card says: by their own goals, and by people's."""
 
 from collections.abc import Sequence
 from pathlib import Path
