@@ -334,10 +334,10 @@ class TokenEnv(gym.Env[Ids, Ids]):
         for name in options:
             if name != "task":
                 raise unknown_name("reset option", name, ["task"], where="options")
-        tasks = self.engine.tasks()
         task = options.get("task")
         if isinstance(task, str):
-            return task
+            return task  # the others are not even listed
+        tasks = self.engine.tasks()
         if task is None:
             return tasks[int(self.np_random.integers(len(tasks)))]
         # True is no index, though Python counts it as 1.

@@ -28,12 +28,13 @@ class DescribedGames:
         """Return the ids of all goals of all games, those of a game together.
 
         Raises:
-            DataMissing: Nobody described any of the games.
+            DataMissing: Games are without such goals: a part of the tasks must not pass for all of them.
         """
         if self._tasks is None:
             counts = {task: len(self._games.goals(task)) for task in self._games.tasks()}
-            if not any(counts.values()):
-                raise _undescribed(self.source)
+            bare = [task for task, count in counts.items() if not count]
+            if bare:
+                raise _undescribed(self.source, f"{len(bare)} of {len(counts)} games without goals, such as {bare[0]}")
             self._tasks = tuple(
                 name
                 for task, count in counts.items()
@@ -57,9 +58,9 @@ class DescribedGames:
             return self._games.game(task)
         game, goals = self._games.game(name), self._games.goals(name)
         if not goals:
-            raise _undescribed(game.gamefile or name)
+            raise _undescribed(self.source, f"none for {game.gamefile or name}")
         indices = [str(number) for number in range(len(goals))]
-        index = index or "0"
+        index = index if mark else "0"
         if index not in indices:
             raise unknown_name("human goal", index, indices, where=name)
         return replace(game, task=f"{name}#{index}", task_line=f"{TASK_PREFIX}{goals[int(index)]}")
@@ -69,10 +70,11 @@ class DescribedGames:
         return {**self.__dict__, "_tasks": None}
 
 
-def _undescribed(where: object) -> DataMissing:
+def _undescribed(where: str, got: str) -> DataMissing:
     return DataMissing(
-        "no human wrote a goal for this game",
+        "goals in people's words are missing",
         where=where,
+        got=got,
         expected="traj_data.json beside the game file",
-        fix='play with goal="template", or run `agentgym-tok data get alfworld --goals`',
+        fix='run `agentgym-tok data get alfworld --goals` for source="official"; elsewhere play with goal="template"',
     )

@@ -56,7 +56,12 @@ class ALFWorldEngine:
         return cls(SingleGame(Game.from_file(path)), **options)
 
     def tasks(self) -> Sequence[str]:
-        """Return the ids of all games, or of all goals that people wrote for them."""
+        """Return the ids of all games, or of all goals that people wrote for them.
+
+        Raises:
+            DataMissing: Goals of people are wanted, and games are without them.
+            DataCorrupt: Such goals cannot be read.
+        """
         return self._games.tasks()
 
     def reset(self, task: str | None = None) -> TextObservation:
@@ -69,7 +74,8 @@ class ALFWorldEngine:
         if task is None:
             task = self._task or self.tasks()[0]
         game = self._game if task == self._task else self._games.game(task)
-        self._task, self._game, self._running, self._followed = task, game, True, 0
+        # A goal has one name, though it may be asked for by two.
+        self._task, self._game, self._running, self._followed = game.task, game, True, 0
         self._enter(game.room.start)
         words = text.welcome(rules.first_look(game.room), game.task_line)
         return TextObservation(words, admissible_commands=self._admissible)

@@ -209,6 +209,7 @@ class GameSet(Protocol):
         """Return the goals that people wrote for a game, without reading the game; most sets have none.
 
         Raises:
+            UnknownName: No game has this id.
             DataCorrupt: They are there, but cannot be read.
         """
         ...

@@ -63,10 +63,7 @@ class OfficialGames:
         """
         game = self._kept.pop(task, None)
         if game is None:
-            tasks = self.tasks()
-            place = bisect_left(tasks, task)
-            if tasks[place : place + 1] != (task,):
-                raise unknown_name("task", task, tasks, where=f"{self.root}, split {self.split}")
+            self._require(task)
             game = Game.from_file(self.root / task / _GAME_FILE, task=task)
         self._kept[task] = game
         if len(self._kept) > _KEPT:
@@ -77,9 +74,17 @@ class OfficialGames:
         """Return the goals that people wrote for a game, from `traj_data.json`; none where it is not there.
 
         Raises:
+            UnknownName: The split has no such game.
             DataCorrupt: The file is there, but it is none of ALFRED's.
         """
+        self._require(task)
         return read_goals(self.root / task / _GAME_FILE)
+
+    def _require(self, task: str) -> None:
+        tasks = self.tasks()
+        place = bisect_left(tasks, task)
+        if tasks[place : place + 1] != (task,):
+            raise unknown_name("task", task, tasks, where=f"{self.root}, split {self.split}")
 
     def __getstate__(self) -> dict[str, Any]:
         # Whoever unpickles reads the listing and the games again, should they be needed.

@@ -76,15 +76,21 @@ class SynthGames:
         Raises:
             UnknownName: The split has no such task.
         """
-        by_id = _by_id(self.split)
-        if task not in by_id:
-            raise unknown_name("task", task, by_id, where=f"{SOURCE}, split {self.split}")
-        return _game(by_id[task])
+        self._require(task)
+        return _game(_by_id(self.split)[task])
 
     def goals(self, task: str) -> tuple[str, ...]:
-        """Return no goals: nobody has seen these games."""
-        del task
+        """Return no goals: nobody has seen these games.
+
+        Raises:
+            UnknownName: The split has no such task.
+        """
+        self._require(task)
         return ()
+
+    def _require(self, task: str) -> None:
+        if task not in _by_id(self.split):
+            raise unknown_name("task", task, _by_id(self.split), where=f"{SOURCE}, split {self.split}")
 
 
 @lru_cache(maxsize=len(SPLITS))

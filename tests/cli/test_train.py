@@ -54,7 +54,8 @@ def small(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", preset_names(PRESETS))
-def test_every_preset_has_a_plan(name: str, capsys: Capture) -> None:
+def test_every_preset_has_a_plan(name: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     chosen = options(f"preset:{name}", "--dry-run")
     assert run(chosen) == 0
     plan = " ".join(capsys.readouterr().out.split())

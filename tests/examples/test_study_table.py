@@ -121,7 +121,7 @@ def test_the_page_says_what_the_file_of_cells_holds() -> None:
         assert f"| {line.name} | {line.seeds} | {line.seen:.1f} | {line.unseen:.1f} | {line.all:.1f} |" in page
 
 
-def test_what_the_page_concludes_stands_in_its_tables() -> None:
+def test_figures_with_intervals_in_the_pages_conclusions_stand_in_its_tables() -> None:
     page = (STUDY.parents[1] / "docs" / "study.md").read_text(encoding="utf-8")
     tables = page.partition("<!-- tables -->")[2].partition("<!-- end of tables -->")[0]
     said = page.partition("## What came out")[2].partition("\n## ")[0]

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agentgym_tok.envs.alfworld import Game, SingleGame, SynthGames
+from agentgym_tok import ChatFormat
+from agentgym_tok.envs.alfworld import ALFWorldEngine, Game, SingleGame, SynthGames
 from agentgym_tok.envs.alfworld.described import DescribedGames
+from agentgym_tok.envs.token_env import TokenEnv
 from agentgym_tok.errors import DataMissing, UnknownName
 
 
@@ -43,7 +45,7 @@ def test_the_games_own_tasks_may_stand_among_them(described: DescribedGames) -> 
         DescribedGames(SynthGames("valid_seen"), own=True).tasks()
 
 
-@pytest.mark.parametrize("wrong", ["kitchen#2", "kitchen#-1", "kitchen#x", "kitchen#00", "bath#0"])
+@pytest.mark.parametrize("wrong", ["kitchen#2", "kitchen#-1", "kitchen#x", "kitchen#00", "kitchen#", "bath#0"])
 def test_an_unknown_goal_is_named(described: DescribedGames, wrong: str) -> None:
     with pytest.raises(UnknownName):
         described.game(wrong)
@@ -54,6 +56,40 @@ def test_games_that_nobody_described_are_refused_with_the_way_to_their_goals() -
     for wrong in (games.tasks, lambda: games.game(SynthGames("valid_seen").tasks()[0])):
         with pytest.raises(DataMissing, match="data get alfworld --goals"):
             wrong()
+
+
+def test_some_games_without_goals_are_no_smaller_benchmark() -> None:
+    class Half:
+        source = "half"
+
+        def tasks(self) -> tuple[str, ...]:
+            return ("a", "b")
+
+        def goals(self, task: str) -> tuple[str, ...]:
+            return ("Store fruit.",) if task == "a" else ()
+
+    for own in (False, True):
+        with pytest.raises(DataMissing, match="1 of 2 games without goals, such as b"):
+            DescribedGames(Half(), own=own).tasks()  # type: ignore[arg-type]
+
+
+def test_a_goal_has_one_name_by_whichever_it_was_asked_for(described: DescribedGames) -> None:
+    engine = ALFWorldEngine(described._games, goal="human")
+    for name in ("kitchen", "kitchen#0", None):
+        engine.reset(name)
+        assert engine.task_info()["task"] == "kitchen#0"
+
+
+def test_a_named_game_is_played_without_listing_the_goals_of_others(
+    described: DescribedGames, builtin: ChatFormat
+) -> None:
+    class Unlisted(ALFWorldEngine):
+        def tasks(self) -> tuple[str, ...]:
+            raise AssertionError
+
+    env = TokenEnv(Unlisted(described._games, goal="human"), builtin)
+    _, info = env.reset(options={"task": "kitchen#1"})
+    assert info["task"] == "kitchen#1"
 
 
 def test_a_copy_lists_the_same_goals(described: DescribedGames) -> None:

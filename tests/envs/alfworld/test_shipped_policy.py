@@ -23,7 +23,7 @@ def solved(tasks: Sequence[str], trace: Path, **env: Any) -> float:
     return sum(bool(episode.success) for episode in episodes) / len(tasks)
 
 
-def tasks_of(**env: Any) -> list[str]:
+def tasks_of(**env: Any) -> Sequence[str]:
     return ALFWorldEnv(CHAT, source="official", **env).unwrapped.engine.tasks()
 
 

@@ -52,6 +52,10 @@ class Trouble:
     def __call__(self, seed: int, attempt: int) -> str | None:
         return self._dealt.get(seed) if attempt == 0 else _chance(seed, attempt)
 
+    def may_hang(self, seed: int) -> bool:
+        """Whether any attempt at a turn hangs."""
+        return any(self(seed, attempt) in HANGING for attempt in range(ATTEMPTS))
+
 
 def _chance(seed: int, attempt: int) -> str | None:
     draw = np.random.default_rng([seed, attempt])
@@ -78,7 +82,7 @@ class Hasty(BasePolicy):
         return [answers[request] for request in asked]
 
     def _patience_s(self, seed: int) -> float:
-        return PATIENCE_S if any(self._trouble(seed, attempt) in HANGING for attempt in range(ATTEMPTS)) else CALM_S
+        return PATIENCE_S if self._trouble.may_hang(seed) else CALM_S
 
     async def _streams(self, asked: Sequence[Request]) -> list[Any]:
         return await asyncio.gather(*map(self._stream, asked), return_exceptions=True)
@@ -161,6 +165,7 @@ def test_no_turn_is_lost_or_doubled_and_each_failure_is_a_record(fake: Any, tmp_
     # Each turn was asked for under a seed of its own, and every request that was sent belongs to one. Only what ran out
     # of time, on a busy machine, may not have got there.
     late = {turn.seed for turn in turns if _late(turn)}
+    assert all(trouble.may_hang(seed) for seed in late)
     assert Counter(turn.seed for turn in turns) == Counter({*fake.tries, *late})
     # The engine got the ids that the trace holds; every attempt at a turn got the same.
     contexts = {turn.seed: turn.context.ids.tolist() for turn in turns}
