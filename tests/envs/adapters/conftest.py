@@ -128,8 +128,8 @@ def server(
     def give(name: str, app: str = "", folder: Path = HERE / "worlds") -> str:
         replays = request.param == "recorded"
         kept = Notes(VECTORS / f"openenv-{name}.json", replays=replays)
-        notes.append(kept)
         url = "http://127.0.0.1:1" if replays else started(name, app, folder)
+        notes.append(kept)  # where no server starts nothing is heard
         get, connect = openenv.OpenEnvEngine._get, openenv._connect
         monkeypatch.setattr(
             openenv.OpenEnvEngine, "_get", lambda self, page: kept.ask(page, lambda: get(self, page)), raising=True
