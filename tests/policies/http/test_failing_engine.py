@@ -166,7 +166,8 @@ def test_no_turn_is_lost_or_doubled_and_each_failure_is_a_record(fake: Any, tmp_
     # of time, on a busy machine, may not have got there.
     late = {turn.seed for turn in turns if _late(turn)}
     assert all(trouble.may_hang(seed) for seed in late)
-    assert Counter(turn.seed for turn in turns) == Counter({*fake.tries, *late})
+    rushed = {seed for seed in late if met.get(seed, [None])[-1] not in HANGING}
+    assert Counter(turn.seed for turn in turns) == Counter({*fake.tries, *rushed})
     # The engine got the ids that the trace holds; every attempt at a turn got the same.
     contexts = {turn.seed: turn.context.ids.tolist() for turn in turns}
     assert all(params["ids"] == contexts[params["seed"]] for params in fake.asked)
@@ -180,7 +181,7 @@ def test_no_turn_is_lost_or_doubled_and_each_failure_is_a_record(fake: Any, tmp_
     assert {episode.status for episode in episodes} == {"failed", "done"}
     # Retries stay within the budget, and each of them is one more request.
     again = sum(fake.tries.values()) - len(fake.tries)
-    assert again <= retries <= again + len(late)
+    assert again <= retries <= again + len(rushed)
     assert 0 < retries <= 8 + 0.25 * (len(turns) + 4)
 
     found = verify(tmp_path, BUILTIN)
